@@ -1,0 +1,30 @@
+"""Entry point: `python -I …/bridge init|relay`, or `bin/bridge`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if not __package__:
+    # Run as a directory: what is importable must be the package, not its files.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+USAGE = "usage: bridge init [options] | bridge relay [--runtime-dir DIR]"
+
+
+def main(argv: list[str]) -> int:
+    # Each command imports only what it needs: the relay's start is on the way to a session's first cell.
+    if argv[:1] == ["relay"]:
+        from bridge import relay
+
+        return relay.main(argv[1:])
+    if argv[:1] == ["init"]:
+        from bridge import init
+
+        return init.main(argv[1:])
+    print(USAGE, file=sys.stderr)
+    return 64
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
