@@ -1,0 +1,126 @@
+"""A kernel that takes interrupts while the user's code runs, and at no other time.
+
+ipykernel takes them from before a request is handled until after its reply. There a KeyboardInterrupt loses the reply,
+leaves half of it in the socket, where it spoils the next one, or ends the kernel.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable
+from signal import SIG_IGN, SIGINT, default_int_handler, signal
+from typing import Any, ClassVar
+
+from ipykernel.ipkernel import IPythonKernel
+
+from bridge.page import BusyPage
+
+Call = Callable[[], Any]
+COMM_REQUESTS = ("comm_open", "comm_msg", "comm_close")
+
+
+class InterruptibleKernel(IPythonKernel):
+    """Counts its cells where PID 1 can see it, and takes each interrupt once."""
+
+    page: ClassVar[BusyPage]
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        self._takes_interrupts = False
+        for kind in COMM_REQUESTS:
+            self.shell_handlers[kind] = self._interruptible_handler(self.shell_handlers[kind])
+
+    async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        self.page.cell_started()
+        try:
+            await super().execute_request(stream, ident, parent)  # type: ignore[no-untyped-call]
+        finally:
+            self.page.cell_finished()
+
+    async def do_execute(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        stock = super().do_execute
+        count = self.execution_count
+
+        async def execute() -> dict[str, Any]:
+            reply: dict[str, Any] = await stock(*args, **kwargs)  # type: ignore[no-untyped-call]
+            # A reader that stalls makes this wait, so it is done while an interrupt still gets through.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            return reply
+
+        try:
+            executed: dict[str, Any] = await self._interruptible(execute)
+            return executed
+        except KeyboardInterrupt as error:
+            return self._interrupted(error, count)
+
+    def _interrupted(self, error: KeyboardInterrupt, count: int) -> dict[str, Any]:
+        """The reply to a cell whose interrupt came just outside of the user's code."""
+        self._ignore_interrupts()
+        traceback = ["KeyboardInterrupt"]
+        if self.shell is not None:
+            self.shell._showtraceback(type(error), error, traceback)
+        return {
+            "status": "error",
+            "ename": "KeyboardInterrupt",
+            "evalue": "",
+            "traceback": traceback,
+            "execution_count": count,
+            "user_expressions": {},
+            "payload": [],
+        }
+
+    async def do_complete(self, *args: Any) -> Any:
+        stock = super().do_complete
+        return await self._interruptible(lambda: stock(*args))  # type: ignore[no-untyped-call]
+
+    async def do_inspect(self, *args: Any, **kwargs: Any) -> Any:
+        stock = super().do_inspect
+        return await self._interruptible(lambda: stock(*args, **kwargs))  # type: ignore[no-untyped-call]
+
+    def _interruptible_handler(self, stock: Callable[..., Any]) -> Callable[..., Any]:
+        async def handler(*args: Any) -> None:
+            await self._interruptible(lambda: stock(*args))
+
+        return handler
+
+    async def _interruptible(self, call: Call) -> Any:
+        # Comms are handled also while a cell waits; then it is the cell that an interrupt is for.
+        takes = not self._takes_interrupts and threading.current_thread() is threading.main_thread()
+        try:
+            if takes:
+                # In this order: what is signalled while it would be ignored is lost.
+                signal(SIGINT, default_int_handler)
+                self._takes_interrupts = True
+            result = call()
+            return await result if inspect.isawaitable(result) else result
+        finally:
+            if takes:
+                self._ignore_interrupts()
+
+    def _ignore_interrupts(self) -> None:
+        try:
+            signal(SIGINT, SIG_IGN)
+        except KeyboardInterrupt:
+            # Too late: the code has ended.
+            signal(SIGINT, SIG_IGN)
+        self._takes_interrupts = False
+
+    def pre_handler_hook(self) -> None:
+        """Interrupts are let through later than here, where nobody would catch them."""
+
+    def post_handler_hook(self) -> None:
+        """Comes once more after the user's code, should an interrupt have ended `_ignore_interrupts`."""
+        if threading.current_thread() is threading.main_thread():
+            self._ignore_interrupts()
+
+    async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        signals = self.page.interrupts.kernel_signals(str(parent["header"].get("msg_id")), self.page.started)
+        if self._takes_interrupts and signals:
+            await super().interrupt_request(stream, ident, parent)  # type: ignore[no-untyped-call]
+            return
+        content: dict[str, Any] = {"status": "ok"} if self._takes_interrupts else {"status": "ok", "idle": True}
+        if self.session is not None:
+            self.session.send(stream, "interrupt_reply", content, parent, ident=ident)
