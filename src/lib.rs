@@ -1,4 +1,5 @@
 //! Stateful Python in a locked container, driven from Rust.
 
 mod error;
+mod protocol;
 pub use error::{Error, Ran};
