@@ -2,4 +2,5 @@
 
 mod error;
 mod protocol;
+mod transport;
 pub use error::{Error, Ran};
