@@ -1,0 +1,227 @@
+//! From a specification to a locked container.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use bollard::errors::Error as ClientError;
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountType, ResourcesUlimits,
+    RestartPolicy, RestartPolicyNameEnum,
+};
+use bollard::query_parameters::CreateContainerOptionsBuilder;
+
+use super::Docker;
+use super::failure::{NETWORK_HINT, failed, is_missing_network, is_status, message};
+use super::limits::{Abilities, RUN_INODES, RUN_SIZE, Sizes, inodes};
+use crate::Error;
+use crate::engine::{ContainerId, ContainerSpec, Network, Workspace};
+use crate::error::Kind;
+
+/// The user that everything in the container runs as, whatever the image says.
+const USER: u32 = 1000;
+
+impl Docker {
+    pub(super) async fn create_container(&self, spec: &ContainerSpec) -> Result<ContainerId, Error> {
+        // Podman would make a missing one.
+        if let Some(directory) = spec.host_directory.as_ref().filter(|directory| self.is_local() && !directory.is_dir())
+        {
+            return Err(Error::new(Kind::Usage, format!("there is no directory {} to mount", directory.display())));
+        }
+        let body = body(spec, self.is_podman)?;
+        let options = CreateContainerOptionsBuilder::new().name(&spec.name).build();
+        let created = self.client.create_container(Some(options), body).await.map_err(|error| refused(spec, error))?;
+        let id = ContainerId(created.id);
+        let checked = self.check_limits(spec, &id, &created.warnings).await;
+        if let Err(error) = checked {
+            if let Err(error) = self.remove_container(&id).await {
+                tracing::warn!(%id, %error, "a container without its limits was left behind");
+            }
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    async fn check_limits(&self, spec: &ContainerSpec, id: &ContainerId, warnings: &[String]) -> Result<(), Error> {
+        let abilities = async {
+            let ask = || Abilities::ask(&self.client, self.is_podman, self.is_local());
+            self.abilities.get_or_try_init(ask).await.map_err(|error| {
+                failed(Kind::Engine, "cannot ask the container engine which limits it can hold", error)
+            })
+        };
+        let (abilities, inspected) = tokio::try_join!(abilities, self.inspect(id))?;
+        let Some(inspected) = inspected else {
+            return Err(Error::new(Kind::Gone, format!("container {id} was removed as soon as it was created")));
+        };
+        if spec.runtime.is_some() && inspected.host_config.runtime != spec.runtime {
+            let text = format!("the container engine ignores the runtime that was asked for container {}", spec.name);
+            return Err(Error::new(Kind::Usage, text).with_hint(runtime_hint(spec)));
+        }
+        abilities.check(spec, &inspected.host_config, warnings)
+    }
+}
+
+fn body(spec: &ContainerSpec, is_podman: bool) -> Result<ContainerCreateBody, Error> {
+    let labels = spec.annotations.iter().chain(&spec.labels);
+    Ok(ContainerCreateBody {
+        image: Some(spec.image.clone()),
+        cmd: Some(spec.args.clone()),
+        env: Some(environment(spec)?),
+        user: Some(format!("{USER}:{USER}")),
+        labels: Some(labels.map(|(key, value)| (key.clone(), value.clone())).collect()),
+        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
+        host_config: Some(host_config(spec, is_podman)?),
+        ..ContainerCreateBody::default()
+    })
+}
+
+fn environment(spec: &ContainerSpec) -> Result<Vec<String>, Error> {
+    let entry = |(name, value): &(String, String)| {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(Error::new(Kind::Usage, format!("the environment variable {name:?} cannot be set")));
+        }
+        Ok(format!("{name}={value}"))
+    };
+    spec.env.iter().map(entry).collect()
+}
+
+fn host_config(spec: &ContainerSpec, is_podman: bool) -> Result<HostConfig, Error> {
+    let sizes = Sizes::of(spec)?;
+    let memory = i64::try_from(spec.memory).unwrap_or(i64::MAX);
+    #[expect(clippy::cast_possible_truncation, reason = "the range was checked with the sizes")]
+    let nano_cpus = (spec.cpus * 1e9).round() as i64;
+    Ok(HostConfig {
+        network_mode: Some(network_mode(&spec.network)?),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        readonly_rootfs: Some(true),
+        privileged: Some(false),
+        ipc_mode: Some("private".to_owned()),
+        init: Some(false),
+        auto_remove: Some(true),
+        restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), ..RestartPolicy::default() }),
+        runtime: spec.runtime.clone(),
+        memory: Some(memory),
+        memory_swap: Some(memory),
+        nano_cpus: Some(nano_cpus),
+        pids_limit: Some(spec.pids.into()),
+        ulimits: Some(vec![no_core_dumps()]),
+        log_config: Some(log_config()),
+        tmpfs: Some(tmpfs(&sizes, is_podman)),
+        mounts: Some(mounts(spec)?),
+        ..HostConfig::default()
+    })
+}
+
+fn network_mode(network: &Network) -> Result<String, Error> {
+    let name = match network {
+        Network::None => "none",
+        Network::Bridge => "bridge",
+        // These are no networks of the engine: they open the host's, or another container's.
+        Network::Named(name) if name == "host" || name.is_empty() || name.contains(':') => {
+            return Err(Error::new(Kind::Usage, format!("{name:?} is not a network that a session can join")));
+        }
+        Network::Named(name) => name,
+    };
+    Ok(name.to_owned())
+}
+
+/// A limit of 0 holds for files only. 1 also keeps the kernel from piping a dump to a program of the host.
+fn no_core_dumps() -> ResourcesUlimits {
+    ResourcesUlimits { name: Some("core".to_owned()), soft: Some(1), hard: Some(1) }
+}
+
+fn log_config() -> HostConfigLogConfig {
+    let options = [("max-size", "1m"), ("max-file", "1")];
+    HostConfigLogConfig {
+        typ: Some("json-file".to_owned()),
+        config: Some(options.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+    }
+}
+
+fn tmpfs(sizes: &Sizes, is_podman: bool) -> HashMap<String, String> {
+    // Podman cannot limit the inodes of a tmpfs; its `U` gives it to the container's user. It would copy the image's
+    // directory into it.
+    let mount = |flags, own: &str, size, inodes| match (is_podman, own.is_empty()) {
+        (true, true) => format!("rw,{flags},nosuid,nodev,notmpcopyup,mode=1777,size={size}"),
+        (true, false) => format!("rw,{flags},nosuid,nodev,notmpcopyup,U,mode={own},size={size}"),
+        (false, true) => format!("rw,{flags},nosuid,nodev,mode=1777,size={size},nr_inodes={inodes}"),
+        (false, false) => {
+            format!("rw,{flags},nosuid,nodev,mode={own},uid={USER},gid={USER},size={size},nr_inodes={inodes}")
+        }
+    };
+    let mut tmpfs = HashMap::from([
+        ("/tmp".to_owned(), mount("exec", "", sizes.tmp, inodes(sizes.tmp))),
+        ("/dev/shm".to_owned(), mount("noexec", "", sizes.shm, inodes(sizes.shm))),
+        ("/run/cellblock".to_owned(), mount("noexec", "0700", RUN_SIZE, RUN_INODES)),
+    ]);
+    if is_podman {
+        // A read-only root makes Podman add these, without a limit, unless they are given.
+        tmpfs.insert("/run".to_owned(), format!("rw,noexec,nosuid,nodev,mode=0755,size={RUN_SIZE}"));
+        tmpfs.insert("/var/tmp".to_owned(), mount("noexec", "", RUN_SIZE, RUN_INODES));
+    }
+    if let Some(workspace) = sizes.workspace {
+        tmpfs.insert("/workspace".to_owned(), mount("exec", "0755", workspace, inodes(workspace)));
+    }
+    tmpfs
+}
+
+fn mounts(spec: &ContainerSpec) -> Result<Vec<Mount>, Error> {
+    let mut mounts = Vec::new();
+    if spec.workspace == Workspace::Disk {
+        mounts.push(Mount { typ: Some(MountType::VOLUME), target: Some("/workspace".to_owned()), ..Mount::default() });
+    }
+    if let Some(directory) = &spec.host_directory {
+        mounts.push(Mount {
+            typ: Some(MountType::BIND),
+            source: Some(absolute(directory)?),
+            target: Some("/run/cellblock-host".to_owned()),
+            read_only: Some(true),
+            ..Mount::default()
+        });
+    }
+    Ok(mounts)
+}
+
+fn absolute(path: &Path) -> Result<String, Error> {
+    match path.to_str() {
+        Some(text) if path.is_absolute() => Ok(text.to_owned()),
+        _ => Err(Error::new(Kind::Usage, format!("cannot mount the host directory {}", path.display()))
+            .with_hint("the path must be absolute and UTF-8")),
+    }
+}
+
+/// Why the engine did not create the container.
+fn refused(spec: &ContainerSpec, error: ClientError) -> Error {
+    let ContainerSpec { name, image, .. } = spec;
+    let text = message(&error).unwrap_or_default().to_lowercase();
+    if is_status(&error, 404) && text.contains("image") {
+        let hint = format!("`cellblock image build` builds the kernel image; asked for was {image}");
+        return failed(Kind::ImageMissing, format!("there is no image {image}"), error).with_hint(hint);
+    }
+    // Podman answers 500.
+    if is_status(&error, 409) || text.contains("already in use") {
+        let session = session_name(name);
+        let hint = format!("`cellblock session stop {session}` ends it, or choose another name");
+        return failed(Kind::NameTaken, format!("there is a container {name} already"), error).with_hint(hint);
+    }
+    let attempted = format!("cannot create container {name} from image {image}");
+    if is_missing_network(&error) {
+        return failed(Kind::Usage, attempted, error).with_hint(NETWORK_HINT);
+    }
+    if spec.runtime.is_some() && text.contains("runtime") {
+        return failed(Kind::Usage, attempted, error).with_hint(runtime_hint(spec));
+    }
+    failed(if is_status(&error, 400) { Kind::Usage } else { Kind::Engine }, attempted, error)
+}
+
+fn runtime_hint(spec: &ContainerSpec) -> String {
+    let runtime = spec.runtime.as_deref().unwrap_or_default();
+    format!(
+        "asked for was {runtime}: `docker info` lists the runtimes that the engine knows; Podman takes none by name"
+    )
+}
+
+/// The session's name in a container's name `cellblock-UID-NAME`.
+fn session_name(container: &str) -> &str {
+    container.strip_prefix("cellblock-").and_then(|rest| rest.split_once('-')).map_or(container, |(_, name)| name)
+}
