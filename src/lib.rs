@@ -2,6 +2,7 @@
 
 mod engine;
 mod error;
+mod execution;
 mod protocol;
 mod transport;
 pub use engine::{BuildEvent, Image, ImageBuild, ImageTarget};
@@ -9,3 +10,7 @@ pub use engine::{
     ContainerId, ContainerSpec, ContainerSummary, Docker, Engine, Exec, ExecEnd, Exit, Network, Workspace,
 };
 pub use error::{Error, Ran};
+pub use execution::{
+    Death, Event, Execution, MimeBundle, Output, PythonError, Rung, State, Status, TerminalFilter, Text, Timing, Usage,
+    colour_only,
+};
