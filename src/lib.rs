@@ -3,6 +3,7 @@
 mod engine;
 mod error;
 mod execution;
+mod kernel;
 mod protocol;
 mod transport;
 pub use engine::{BuildEvent, Image, ImageBuild, ImageTarget};
@@ -14,3 +15,4 @@ pub use execution::{
     Death, Event, Execution, MimeBundle, Output, PythonError, Rung, State, Status, TerminalFilter, Text, Timing, Usage,
     colour_only,
 };
+pub use kernel::{OnDrop, StdinRequest};

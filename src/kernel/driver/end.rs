@@ -1,0 +1,88 @@
+//! The driver's end: what becomes of the container, and the word to everybody who still waits.
+
+use std::time::Duration;
+
+use super::{Driver, End};
+use crate::error::{Error, Kind, Ran};
+use crate::execution::{State, Status};
+use crate::kernel::command::Command;
+use crate::kernel::container::Container;
+use crate::kernel::running::Running;
+
+/// A bridge answers within a millisecond; one that does not is not waited for.
+const SETTLE_WAIT: Duration = Duration::from_secs(1);
+
+impl<C: Container> Driver<C> {
+    /// A cell whose caller is gone, or has asked for an interrupt, must not go on without us: the signal is left to the bridge, which
+    /// does not send it twice.
+    async fn leave_running_or_interrupt(&mut self) {
+        let dropped = self.running.as_ref().is_some_and(Running::is_dropped);
+        if !dropped && self.interrupt.is_none() {
+            return;
+        }
+        let request = self.interrupt.as_ref().map_or_else(String::new, |interrupt| interrupt.request().to_owned());
+        let sent = self.bridge.interrupt(self.connection.generation, &request);
+        if tokio::time::timeout(SETTLE_WAIT, sent).await.is_err() {
+            tracing::debug!("the bridge may not have interrupted the cell that was dropped");
+        }
+    }
+
+    pub(super) async fn end(mut self, end: End) {
+        let how = match &end {
+            End::Gone(how) => how.clone(),
+            End::Stopped(_) => "the session was stopped".to_owned(),
+            End::Released(_) => "the session was let go".to_owned(),
+            End::Dropped => "the last handle of the session was dropped".to_owned(),
+        };
+        tracing::info!(how, "the session's driver ends");
+        let _ = self.ended.set(how.clone());
+        self.commands.close();
+        if let End::Released(reply) = end {
+            self.leave_running_or_interrupt().await;
+            if let Err(error) = self.bridge.settle(SETTLE_WAIT).await {
+                tracing::debug!(%error, "the bridge may not know that the last result is out");
+            }
+            // Whoever waits for this may take hold at once: the lock and the link go first.
+            drop(self);
+            if let Some(reply) = reply {
+                let _ = reply.send(Ok(()));
+            }
+            return;
+        }
+        let usage = self.container.usage();
+        let removed = self.container.remove().await;
+        if let Err(error) = &removed {
+            tracing::warn!(error = %Chain(error), "the container could not be removed");
+        }
+        if let Some(running) = self.running.take() {
+            running.finish(Some(Status::ContainerGone(how.clone())), State::ContainerGone, None, usage);
+        }
+        let never_ran = || Error::new(Kind::Gone, "running a cell").with_ran(Ran::Never).with_source(how.clone());
+        for cell in self.queue.drain(..) {
+            let _ = cell.reply.send(Err(never_ran()));
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Run(cell) = command {
+                let _ = cell.reply.send(Err(never_ran()));
+            }
+        }
+        if let End::Stopped(reply) = end {
+            let _ = reply.send(removed);
+        }
+    }
+}
+
+/// An error with its causes, in one line.
+pub(super) struct Chain<'a>(pub(super) &'a Error);
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = std::error::Error::source(self.0);
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Interrupts, and the clock that leads to them.
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Driver, End};
+use crate::Error;
+use crate::execution::{Death, Rung, Status};
+use crate::kernel::container::Container;
+use crate::kernel::interrupt::Interrupt;
+use crate::kernel::running::{Cause, Due};
+use crate::protocol::content::Empty;
+use crate::transport::Channel;
+
+impl<C: Container> Driver<C> {
+    /// Sends one `interrupt_request`, unless one is under way.
+    pub(super) async fn start_interrupt(&mut self, waiter: Option<oneshot::Sender<Result<(), Error>>>) {
+        if self.interrupt.is_none() {
+            match self.connection.request(Channel::Control, "interrupt_request", &Empty {}).await {
+                Ok(id) => self.interrupt = Some(Interrupt::new(id)),
+                Err(error) => tracing::warn!(%error, "the interrupt did not reach the kernel"),
+            }
+        }
+        if let Some(interrupt) = &mut self.interrupt {
+            interrupt.waiters.extend(waiter);
+        }
+        self.advance_interrupt().await;
+    }
+
+    pub(super) async fn advance_interrupt(&mut self) {
+        let Some(interrupt) = &mut self.interrupt else { return };
+        if self.running.is_none() {
+            interrupt.cell_ended();
+        }
+        if interrupt.needs_repeat(Instant::now()) {
+            match self.connection.request(Channel::Control, "interrupt_request", &Empty {}).await {
+                Ok(id) => interrupt.repeated(id),
+                Err(error) => tracing::warn!(%error, "the interrupt did not reach the kernel"),
+            }
+        }
+        if interrupt.needs_signal(Instant::now()) {
+            let sent = self.bridge.interrupt(self.connection.generation, interrupt.request());
+            interrupt.signalled(sent);
+        }
+        if interrupt.needs_nudge() {
+            for waiter in interrupt.waiters.drain(..) {
+                let _ = waiter.send(Ok(()));
+            }
+            match self.connection.request(Channel::Shell, "kernel_info_request", &Empty {}).await {
+                Ok(id) => interrupt.nudged(id),
+                Err(error) => tracing::warn!(%error, "the nudge did not reach the kernel"),
+            }
+        }
+    }
+
+    pub(super) fn lift_barrier(&mut self) {
+        if self.interrupt.as_ref().is_some_and(|interrupt| interrupt.is_over(Instant::now())) {
+            self.interrupt = None;
+        }
+    }
+
+    pub(super) async fn caller_gone(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        let interrupt = running.is_dropped();
+        running.abandoned = true;
+        if interrupt {
+            running.interrupted(Cause::Interrupted, self.settings.grace);
+            self.start_interrupt(None).await;
+        }
+    }
+
+    pub(super) async fn timer(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        if now >= self.settings.expires {
+            return Err(End::Gone("the session's maximum life was over".to_owned()));
+        }
+        if let Some((until, cut)) = &self.broken
+            && now >= *until
+        {
+            let reason = cut.clone().or_else(|| Some("the kernel closed its channels".to_owned()));
+            let death = Death { reason, ..Death::default() };
+            return self.replace_kernel(Some(Status::KernelDied(death)), None).await;
+        }
+        self.advance_interrupt().await;
+        self.lift_barrier();
+        match self.running.as_ref().and_then(|running| running.due(now)) {
+            Some(Due::Timeout) => {
+                if let Some(running) = &mut self.running {
+                    running.interrupted(Cause::TimedOut, self.settings.grace);
+                }
+                self.start_interrupt(None).await;
+            }
+            Some(Due::Grace) => return self.replace_kernel(Some(Status::TimedOut), Some(Rung::KernelRestart)).await,
+            Some(Due::Probe) => {
+                if let Ok(id) = self.connection.request(Channel::Shell, "kernel_info_request", &Empty {}).await
+                    && let Some(running) = &mut self.running
+                {
+                    running.probed(id);
+                }
+            }
+            Some(Due::Complete) => return self.complete_by_half().await,
+            None => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! What is lost: a channel, the kernel, the bridge. A kernel is replaced; without its bridge a container is given up.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::connect::open;
+use super::end::Chain;
+use super::{Driver, End, REPORT_WAIT};
+use crate::error::{Error, Kind};
+use crate::execution::{Death, Rung, State, Status};
+use crate::kernel::connection::Received;
+use crate::kernel::container::Container;
+use crate::transport::{BridgeEvent, Channel, ChannelEnd, KernelExit};
+
+/// After the kernel's end, what it had already sent is read for at most this long.
+const DRAIN: Duration = Duration::from_secs(1);
+/// A bridge that does not answer a ping within this will start no kernel.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+/// A kernel could not be started: the container's end is waited for so long.
+const EXIT_WAIT: Duration = Duration::from_millis(500);
+/// The bridge has gone: the end of its container is seen within this, or the container is killed.
+const END_WAIT: Duration = Duration::from_secs(3);
+
+impl<C: Container> Driver<C> {
+    pub(super) fn channel_ended(&mut self, end: &ChannelEnd) {
+        let cut = end.cut.as_ref().map(ToString::to_string);
+        tracing::debug!(channel = end.channel.name(), cut, "a channel has ended");
+        self.iopub_ended |= end.channel == Channel::Iopub;
+        if cut.is_some() {
+            // Nobody has to report a kernel that the guard has cut off: it is replaced at once.
+            self.broken = Some((Instant::now(), cut));
+        } else {
+            self.broken.get_or_insert_with(|| (Instant::now() + REPORT_WAIT, None));
+        }
+    }
+
+    pub(super) async fn bridge_event(&mut self, event: BridgeEvent) -> Result<(), End> {
+        match event {
+            BridgeEvent::Exit(exit) if exit.generation == self.connection.generation => self.kernel_died(exit).await,
+            BridgeEvent::Exit(_) => Ok(()),
+            BridgeEvent::Stopped { generation, stopped } => {
+                tracing::info!(generation, stopped, "the kernel process was stopped or continued");
+                Ok(())
+            }
+            BridgeEvent::Gone => {
+                let how = timeout(END_WAIT, self.container.ended()).await;
+                Err(End::Gone(how.unwrap_or_else(|_| "the link to the container was lost".to_owned())))
+            }
+        }
+    }
+
+    pub(super) async fn kernel_died(&mut self, exit: KernelExit) -> Result<(), End> {
+        let death = death(exit);
+        tracing::info!(?death, "the kernel died");
+        self.drain().await;
+        let wanted = self.running.as_ref().is_some_and(|running| running.collector.asks_exit());
+        self.replace_kernel((!wanted).then_some(Status::KernelDied(death)), None).await
+    }
+
+    /// Reads what a dead kernel had sent, to the end of IOPub.
+    pub(super) async fn drain(&mut self) {
+        let until = Instant::now() + DRAIN;
+        while !self.iopub_ended && self.running.is_some() {
+            let Ok(received) = tokio::time::timeout_at(until, self.connection.recv()).await else { return };
+            match received {
+                Received::Message(Channel::Iopub, parsed) => {
+                    if let Some(running) = &mut self.running
+                        && parsed.parent_id() == Some(running.id.as_str())
+                    {
+                        running.iopub(&parsed);
+                    }
+                }
+                Received::Message(..) => {}
+                Received::End(end) => self.iopub_ended |= end.channel == Channel::Iopub,
+            }
+        }
+    }
+
+    /// Ends the kernel that there is, starts another, and then finishes the running cell with this status: what it says of
+    /// the state is true when the caller reads it.
+    pub(super) async fn replace_kernel(&mut self, status: Option<Status>, rung: Option<Rung>) -> Result<(), End> {
+        let before = self.connection.generation;
+        self.asked.clear();
+        let fresh = async {
+            // A container that was paused answers nothing; ending a kernel and starting one takes its time.
+            self.bridge
+                .settle(ANSWER_WAIT)
+                .await
+                .map_err(|error| Error::new(Kind::Start, "cannot start the kernel").with_source(error))?;
+            open(&mut self.bridge, before, &self.settings).await
+        };
+        let fresh = tokio::select! {
+            fresh = fresh => fresh,
+            how = self.container.ended() => return Err(End::Gone(how)),
+        };
+        match fresh {
+            Ok(connection) => self.connection = connection,
+            Err(error) => {
+                // The container may be at its end, and its exit code says more than what failed in it.
+                if let Ok(how) = timeout(EXIT_WAIT, self.container.ended()).await {
+                    return Err(End::Gone(how));
+                }
+                let why = format!("the kernel could not be restarted: {:#}", Chain(&error));
+                if let Some(running) = self.running.take() {
+                    let _ = self.container.remove().await;
+                    let rung = rung.map(|_| Rung::ContainerKill);
+                    let status = if rung.is_some() { status } else { Some(Status::ContainerGone(why.clone())) };
+                    running.finish(status, State::ContainerGone, rung, self.container.usage());
+                }
+                return Err(End::Gone(why));
+            }
+        }
+        self.broken = None;
+        self.iopub_ended = false;
+        self.interrupt = None;
+        self.lost_between = true;
+        self.recovered_says_so = false;
+        if let Some(running) = self.running.take() {
+            self.done(&running);
+            // Of a recovered cell nobody may ever ask: the next one tells it as well.
+            self.lost_between = running.is_recovered();
+            self.recovered_says_so = running.is_recovered();
+            running.finish(status, State::KernelRestarted, rung, self.container.usage());
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn death(exit: KernelExit) -> Death {
+    Death { code: exit.code, signal: exit.signal, out_of_memory: exit.oom, reason: None }
+}

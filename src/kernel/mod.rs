@@ -1,0 +1,15 @@
+//! The client of one running kernel: the driver, requests, replies, interrupts, stdin.
+
+mod command;
+mod connection;
+mod container;
+mod driver;
+mod interrupt;
+mod recovery;
+mod running;
+
+pub(crate) use command::{Cell, Command, Handle, StdinQuestion};
+pub use command::{OnDrop, StdinRequest};
+pub(crate) use container::Container;
+pub(crate) use driver::{Driver, Settings};
+pub(crate) use recovery::Recovered;
