@@ -1,11 +1,13 @@
-//! Stateful Python in a locked container, driven from Rust.
+#![doc = include_str!("../README.md")]
 
 mod engine;
 mod error;
 mod execution;
 mod kernel;
 mod protocol;
+mod session;
 mod transport;
+
 pub use engine::{BuildEvent, Image, ImageBuild, ImageTarget};
 pub use engine::{
     ContainerId, ContainerSpec, ContainerSummary, Docker, Engine, Exec, ExecEnd, Exit, Network, Workspace,
@@ -16,3 +18,7 @@ pub use execution::{
     colour_only,
 };
 pub use kernel::{OnDrop, StdinRequest};
+pub use session::{
+    Attach, Completeness, Completion, DEFAULT_IMAGE, Lease, LinkPolicy, Run, RunStream, Session, SessionBuilder,
+    SessionSummary, Watch,
+};

@@ -1,0 +1,102 @@
+//! A session's container, over an engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use super::directory::HostDirectory;
+use super::runtime;
+use super::usage::Cgroup;
+use crate::execution::Usage;
+use crate::kernel::Container;
+use crate::{ContainerId, Engine, Error};
+
+/// How long an engine that was lost is left alone.
+const ENGINE_RETRY: Duration = Duration::from_secs(1);
+
+/// Implements the driver's view of a container. It removes the container and the host's directory with it.
+#[derive(Debug)]
+pub(super) struct SessionContainer {
+    engine: Arc<dyn Engine>,
+    id: ContainerId,
+    directory: Option<HostDirectory>,
+    cgroup: Option<Cgroup>,
+    ended: watch::Receiver<Option<String>>,
+}
+
+impl SessionContainer {
+    /// Watches a container that is about to start or runs.
+    pub(super) fn watch(engine: Arc<dyn Engine>, id: ContainerId, directory: HostDirectory) -> Result<Self, Error> {
+        let (sender, ended) = watch::channel(None);
+        let (watched, watched_id) = (Arc::clone(&engine), id.clone());
+        runtime::spawn(async move {
+            let how = tokio::select! {
+                how = end(watched.as_ref(), &watched_id) => how,
+                () = sender.closed() => return,
+            };
+            let _ = sender.send(Some(how));
+        })?;
+        Ok(Self { engine, id, directory: Some(directory), cgroup: None, ended })
+    }
+
+    /// Learns where its usage is to be read, if it runs on this machine.
+    pub(super) fn locate(&mut self, pid: Option<u32>) {
+        self.cgroup = pid.and_then(|pid| Cgroup::of_container(pid, &self.id.0));
+    }
+
+    pub(super) fn directory(&self) -> Option<&HostDirectory> {
+        self.directory.as_ref()
+    }
+}
+
+impl Container for SessionContainer {
+    fn ended(&mut self) -> BoxFuture<'_, String> {
+        async {
+            let how = self.ended.wait_for(Option::is_some).await;
+            how.ok().and_then(|how| how.clone()).unwrap_or_else(|| "the container's watch ended".to_owned())
+        }
+        .boxed()
+    }
+
+    fn remove(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        async {
+            self.engine.remove(&self.id).await?;
+            if let Some(directory) = self.directory.take() {
+                directory.remove();
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn usage(&self) -> Usage {
+        self.cgroup.as_ref().map(Cgroup::usage).unwrap_or_default()
+    }
+}
+
+/// Waits for the container's end. An engine that is lost is asked again when it is back: the container may live on, and its link with it.
+async fn end(engine: &dyn Engine, id: &ContainerId) -> String {
+    loop {
+        match engine.wait(id).await {
+            Ok(exit) => return describe_end(exit.code),
+            Err(error) => tracing::warn!(%error, "the engine was lost"),
+        }
+        tokio::time::sleep(ENGINE_RETRY).await;
+    }
+}
+
+/// What the exit code of the bridge, PID 1, says.
+fn describe_end(code: Option<i64>) -> String {
+    match code {
+        Some(0) => "the container was shut down".to_owned(),
+        Some(10) => "the session ended because its controller had gone".to_owned(),
+        Some(11) => "the session ended because it had been idle for its idle time".to_owned(),
+        Some(12) => "the session ended because its maximum life was over".to_owned(),
+        Some(137) => "the container was killed".to_owned(),
+        Some(code) => format!("the container ended with exit code {code}"),
+        None => "the container was removed".to_owned(),
+    }
+}

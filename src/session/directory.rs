@@ -1,0 +1,182 @@
+//! The host's directory of a session: its sockets and its lock.
+//!
+//! `BASE/ID/` is 0700; only its subdirectory `in` is ever mounted, read-only. Paths stay well under the 107 bytes of a socket's name.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::process::getuid;
+
+use super::registry::Lease;
+use crate::error::{Error, Kind};
+
+/// A session's directory, held by a lock that ends with the process.
+#[derive(Debug)]
+pub(crate) struct HostDirectory {
+    path: PathBuf,
+    id: String,
+    lock: File,
+}
+
+impl HostDirectory {
+    /// Makes and locks the directory of a new session.
+    pub(super) fn create(lease: Lease) -> Result<Self, Error> {
+        let id = uuid::Uuid::new_v4().simple().to_string().split_off(20);
+        let directory = Self::open(id, true)?;
+        // Written after the lock is held: a sweep leaves a directory alone that does not say this yet.
+        (&directory.lock)
+            .write_all(lease.word().as_bytes())
+            .map_err(|error| Error::new(Kind::Io, "cannot write into the session's directory").with_source(error))?;
+        Ok(directory)
+    }
+
+    /// Locks the directory of a session that runs, making it anew if it is gone.
+    pub(super) fn reopen(id: &str) -> Result<Self, Error> {
+        if id.is_empty() || id.len() > 32 || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(Error::new(Kind::Protocol, "cannot read the session's label of its host directory"));
+        }
+        Self::open(id.to_owned(), false)
+    }
+
+    fn open(id: String, new: bool) -> Result<Self, Error> {
+        let base = base()?;
+        let path = base.join(&id);
+        let failed = |error| {
+            Error::new(Kind::Io, format!("cannot make the session's directory {}", path.display())).with_source(error)
+        };
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !new => {}
+            made => made.map_err(failed)?,
+        }
+        let mounted = path.join("in");
+        if let Err(error) = DirBuilder::new().create(&mounted)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(failed(error));
+        }
+        // The umask may have taken bits that the container's user needs to reach the socket.
+        std::fs::set_permissions(&mounted, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        let lock = lock(&path).map_err(failed)?.ok_or_else(|| {
+            Error::new(Kind::Held, "cannot take hold of the session")
+                .with_source("another controller holds it")
+                .with_hint("stop that controller, or wait until it lets go")
+        })?;
+        Ok(Self { path, id, lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is mounted into the container.
+    pub(super) fn mounted(&self) -> PathBuf {
+        self.path.join("in")
+    }
+
+    /// Its name, which the container's label tells the next holder.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Removes it with the session's spill files: the session has ended.
+    pub(super) fn remove(self) {
+        for path in [&self.path, &spill_base().join(&self.id)] {
+            if let Err(error) = std::fs::remove_dir_all(path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %path.display(), %error, "a directory of the session could not be removed");
+            }
+        }
+    }
+}
+
+/// Removes the directories of owned sessions that nobody holds any more, and spill files that belong to no session. A detached
+/// session may live in an engine that this process does not know; its directory goes when it is stopped or pruned, or at logout.
+pub(super) fn sweep() {
+    let Ok(base) = base() else { return };
+    for path in entries(&base) {
+        let owned = std::fs::read_to_string(path.join("lock")).is_ok_and(|word| word == Lease::Owned.word());
+        if owned && let Ok(Some(_lock)) = lock(&path) {
+            tracing::debug!(path = %path.display(), "removing the directory of a session that is over");
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+    for path in entries(&spill_base()) {
+        if path.file_name().is_some_and(|id| !base.join(id).exists()) {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// Whether a living controller holds the session with this directory.
+pub(super) fn is_held(id: &str) -> bool {
+    base().is_ok_and(|base| base.join(id).join("lock").exists() && matches!(lock(&base.join(id)), Ok(None)))
+}
+
+/// Removes the directory of a session that was ended by its name, unless somebody still holds it and will.
+pub(super) fn remove(id: &str) {
+    if let Ok(directory) = HostDirectory::reopen(id) {
+        directory.remove();
+    }
+}
+
+/// Where a session's long texts go: on a disk, not in the memory that a runtime directory usually is.
+pub(super) fn spill_path(id: &str) -> Result<PathBuf, Error> {
+    let base = spill_base();
+    own_directory(&base)?;
+    Ok(base.join(id))
+}
+
+fn spill_base() -> PathBuf {
+    PathBuf::from(format!("/var/tmp/cellblock-{}", getuid().as_raw()))
+}
+
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn lock(directory: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(directory.join("lock"))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `$XDG_RUNTIME_DIR/cellblock`, for root `/run/cellblock`, else `/tmp/cellblock-UID`; checked to be ours alone.
+fn base() -> Result<PathBuf, Error> {
+    let uid = getuid();
+    let path = if uid.is_root() {
+        PathBuf::from("/run/cellblock")
+    } else {
+        std::env::var_os("XDG_RUNTIME_DIR")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute() && path.as_os_str().len() <= 48)
+            .map_or_else(|| PathBuf::from(format!("/tmp/cellblock-{}", uid.as_raw())), |path| path.join("cellblock"))
+    };
+    own_directory(&path)?;
+    Ok(path)
+}
+
+/// Makes a 0700 directory, or checks that the one that is there is ours, no symbolic link, and closed to others.
+fn own_directory(path: &Path) -> Result<(), Error> {
+    let attempted = || format!("cannot use the directory {}", path.display());
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::new(Kind::Io, attempted()).with_source(error));
+        }
+        _ => {}
+    }
+    let metadata =
+        std::fs::symlink_metadata(path).map_err(|error| Error::new(Kind::Io, attempted()).with_source(error))?;
+    if !metadata.is_dir() || metadata.uid() != getuid().as_raw() || metadata.mode() & 0o077 != 0 {
+        return Err(Error::new(Kind::Io, attempted())
+            .with_source("it is not a directory that belongs to this user alone (0700)")
+            .with_hint(format!("look who made it, then `rm -r {}`", path.display())));
+    }
+    Ok(())
+}
