@@ -1,0 +1,225 @@
+//! The command line: what was typed, checked, and not yet acted on.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use super::cells::Cells;
+use super::container::ContainerArgs;
+use super::{exit, units};
+
+/// Stateful Python in a locked container
+#[derive(Debug, Parser)]
+#[command(name = "cellblock", version, after_help = exit::HELP)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Say more on stderr: -v informs, -vv debugs; `CELLBLOCK_LOG` takes a filter
+    #[arg(short, long, action = ArgAction::Count, global = true, help_heading = "Global", display_order = 100)]
+    pub(crate) verbose: u8,
+    /// Colour messages and tracebacks; `auto`: on a terminal, if `NO_COLOR` is not set
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        global = true,
+        help_heading = "Global",
+        display_order = 101
+    )]
+    pub(crate) color: Color,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run cells of Python in a fresh container, or in a session
+    ///
+    /// Each `-c` and each file is one cell; all of them share their variables. What a cell writes to stdout and stderr goes
+    /// to stdout and stderr as it comes, the value of its last expression to stdout, a traceback to stderr. The first cell
+    /// that is not ok is the last that runs. Figures are saved as files, and their names told on stderr.
+    ///
+    /// `input()` reads a line of stdin, unless the code itself came from there. Ctrl-C interrupts the cell; a second Ctrl-C
+    /// leaves at once.
+    Run(Box<RunArgs>),
+    /// Start, list and stop sessions that go on between commands
+    #[command(subcommand)]
+    Session(SessionCommand),
+    /// Remove sessions that are of no use to anybody: those of killed commands, and those whose container has ended
+    Prune,
+    /// Work with Python line by line
+    ///
+    /// Enter runs the cell once it is complete, and a blank line ends an indented block; Alt-Enter always begins a new line.
+    /// Tab completes. Ctrl-C clears the line, or interrupts the running cell and keeps the variables. Ctrl-D leaves. `:help`
+    /// lists the rest.
+    Repl(Box<ReplArgs>),
+    /// Make the image that sessions run in
+    #[command(subcommand)]
+    Image(ImageCommand),
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = exit::HELP)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) cells: Cells,
+    /// Print one line of JSON per cell and nothing else on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The time that each cell may take, such as `90`, `1m30s`, `2h` [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Go on with the next cell after one that is not ok
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+    #[command(flatten)]
+    pub(crate) figures: FigureArgs,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FigureArgs {
+    /// Save figures in this directory [default: the current one; with --json: nowhere]
+    #[arg(long = "figures", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// Where cells run: a session that is there, or a container of their own.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// Run in this session, made by `cellblock session start`, and leave it running
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) container: ContainerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// Start a session that goes on without this command, and print its name
+    Start(Box<StartArgs>),
+    /// List your sessions on this engine
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End sessions and remove their containers
+    Stop {
+        /// The sessions' names
+        #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "NAME")]
+        names: Vec<String>,
+        /// Stop every session of yours on this engine, those that other commands hold included
+        #[arg(long)]
+        all: bool,
+    },
+    /// Follow what happens in a session, without taking hold of it
+    ///
+    /// It begins with the latest cell, and ends with the session or with Ctrl-C.
+    Watch {
+        /// The session's name
+        name: String,
+    },
+    /// Wait for the cell that a killed or disconnected command left running, and print its result
+    Result(ResultArgs),
+    /// Restart a session's kernel: variables are gone, files are kept
+    Restart {
+        /// The session's name
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResultArgs {
+    /// The session's name
+    pub(crate) name: String,
+    /// Print one line of JSON and nothing else on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) figures: FigureArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    /// The session's name: letters, digits, `.`, `_`, `-`
+    pub(crate) name: String,
+    /// End the session after this long without a command using it [default: 1h]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) idle_timeout: Option<Duration>,
+    /// End the session this long after its start, whatever happens [default: 24h]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) max_life: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) container: ContainerArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplArgs {
+    /// The time that each cell may take
+    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "1h")]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) figures: FigureArgs,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Build the kernel image
+    Build(BuildArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// `base`: Python and the kernel; `data`: numpy, pandas, matplotlib and their like too
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) target: Target,
+    /// The image's name [default: cellblock:TARGET]
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
+    /// Also install these packages, such as `duckdb==1.4.2`
+    #[arg(long, value_name = "PACKAGE", num_args = 1..)]
+    pub(crate) with: Vec<String>,
+    /// Build on this image instead of `python:3.13-slim`; any with Python 3.10 or newer
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) base: Option<String>,
+    /// The network that the build uses [default: the engine's]
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) network: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    Base,
+    #[default]
+    Data,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn definitions_hold() {
+        Cli::command().debug_assert();
+    }
+}

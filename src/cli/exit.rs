@@ -1,0 +1,132 @@
+//! Exit codes of the `cellblock` command: a stable interface, listed in `--help` and in the README.
+
+use std::process::ExitCode;
+
+use cellblock::{Error, Status};
+
+use super::printer::{Closed, Usage};
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// All cells ran to their end.
+    Ok = 0,
+    /// A cell raised a Python exception.
+    PythonError = 1,
+    /// The command line, or a file that it names, is not usable; nothing ran.
+    Usage = 2,
+    /// A cell's time was up.
+    TimedOut = 3,
+    /// The kernel process ended during a cell, out of memory included.
+    KernelDied = 4,
+    /// The container ended.
+    ContainerGone = 5,
+    /// No container engine answered.
+    EngineUnreachable = 6,
+    /// cellblock itself failed: image missing, name taken, session held by another …
+    Failed = 7,
+    /// A cell was interrupted, or Ctrl-C ended the command.
+    Interrupted = 130,
+}
+
+/// The table for `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes (of several cells, that of the first which is not ok):
+    0  ok
+    1  Python error
+    2  usage: nothing ran
+    3  timed out
+    4  the kernel died, out of memory included
+    5  the container is gone
+    6  no container engine answered
+    7  cellblock itself failed: image missing, name taken, session held …
+  130  interrupted";
+
+impl Exit {
+    /// The code for a cell that ended so.
+    pub(crate) fn of_status(status: &Status) -> Self {
+        match status {
+            Status::Ok => Self::Ok,
+            Status::Error(_) | Status::Aborted => Self::PythonError,
+            Status::TimedOut => Self::TimedOut,
+            Status::Interrupted => Self::Interrupted,
+            Status::KernelDied(_) => Self::KernelDied,
+            Status::ContainerGone(_) => Self::ContainerGone,
+            _ => Self::Failed,
+        }
+    }
+
+    /// The code for a failure, by the first cause that has one of its own.
+    ///
+    /// A reader of stdout that has seen enough, such as `head`, is no failure.
+    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
+        let specific = |cause: &(dyn std::error::Error + 'static)| {
+            if cause.is::<Closed>() {
+                return Some(Self::Ok);
+            }
+            if cause.is::<Usage>() {
+                return Some(Self::Usage);
+            }
+            let error = cause.downcast_ref::<Error>()?;
+            match () {
+                () if error.is_engine_unreachable() => Some(Self::EngineUnreachable),
+                () if error.is_session_gone() => Some(Self::ContainerGone),
+                () if error.is_usage() => Some(Self::Usage),
+                () => None,
+            }
+        };
+        error.chain().find_map(specific).unwrap_or(Self::Failed)
+    }
+
+    /// The code of a run of several: the first that is not ok.
+    pub(crate) fn or(self, next: Self) -> Self {
+        if self == Self::Ok { next } else { self }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn the_help_lists_every_code() {
+        for exit in [
+            Exit::Ok,
+            Exit::PythonError,
+            Exit::Usage,
+            Exit::TimedOut,
+            Exit::KernelDied,
+            Exit::ContainerGone,
+            Exit::EngineUnreachable,
+            Exit::Failed,
+            Exit::Interrupted,
+        ] {
+            assert!(HELP.contains(&format!("{:>3}  ", exit as u8)), "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_failure_decides() {
+        assert_eq!(Exit::Ok.or(Exit::TimedOut), Exit::TimedOut);
+        assert_eq!(Exit::TimedOut.or(Exit::Ok), Exit::TimedOut);
+        assert_eq!(Exit::PythonError.or(Exit::TimedOut), Exit::PythonError);
+    }
+
+    #[test]
+    fn causes_are_found_under_contexts() {
+        let closed = Err::<(), _>(Closed).context("cannot print").unwrap_err();
+        assert_eq!(Exit::of_error(&closed), Exit::Ok);
+        let usage = Err::<(), _>(Usage("no".into())).context("cannot begin").unwrap_err();
+        assert_eq!(Exit::of_error(&usage), Exit::Usage);
+        assert_eq!(Exit::of_error(&anyhow!("odd")), Exit::Failed);
+    }
+}

@@ -1,0 +1,80 @@
+//! The commands, the REPL and the one printer.
+
+mod args;
+mod cell;
+mod cells;
+mod container;
+mod exit;
+mod figures;
+mod follow;
+mod image;
+mod input;
+mod interrupts;
+mod open;
+mod outcome;
+mod printer;
+mod repl;
+mod run;
+mod session;
+mod terminal_mode;
+mod units;
+mod view;
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+use tokio::runtime::Builder;
+use tracing_subscriber::EnvFilter;
+
+use self::args::{Cli, Command};
+pub(crate) use self::exit::Exit;
+use self::printer::Printer;
+
+/// Reads the command line, does what it says, and tells of what failed.
+pub(crate) fn main() -> Exit {
+    let cli = Cli::parse();
+    let mut printer = Printer::new(cli.global.color);
+    trace(cli.global.verbose, &printer);
+    match act(&cli.command, &mut printer) {
+        Ok(exit) => exit,
+        Err(error) => {
+            let exit = Exit::of_error(&error);
+            if exit != Exit::Ok {
+                printer.error(&error);
+            }
+            exit
+        }
+    }
+}
+
+fn act(command: &Command, printer: &mut Printer) -> Result<Exit> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start threads")?;
+    let exit = runtime.block_on(async {
+        match command {
+            Command::Run(args) => Box::pin(run::run(args, printer)).await,
+            Command::Session(command) => Box::pin(session::session(command, printer)).await,
+            Command::Prune => session::prune(printer).await,
+            Command::Repl(args) => Box::pin(repl::repl(args, printer)).await,
+            Command::Image(command) => Box::pin(image::image(command, printer)).await,
+        }
+    });
+    // Whatever may still block must not keep the command from ending.
+    runtime.shutdown_background();
+    exit
+}
+
+fn trace(verbose: u8, printer: &Printer) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter =
+        EnvFilter::try_from_env("CELLBLOCK_LOG").unwrap_or_else(|_| EnvFilter::new(format!("cellblock={level}")));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(printer.is_coloured(printer::To::Stderr))
+        .without_time()
+        .init();
+}

@@ -1,0 +1,9 @@
+//! The `cellblock` command.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main().into()
+}
