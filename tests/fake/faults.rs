@@ -1,0 +1,146 @@
+//! Kernels that fail, and what the session says of it.
+
+use std::time::Duration;
+
+use cellblock::{Death, OnDrop, Rung, Session, State, Status};
+
+use super::fake::{End, FakeEngine, MISSING_IMAGE};
+use super::{builder, session, stop};
+
+fn died(status: &Status) -> Death {
+    match status {
+        Status::KernelDied(death) => death.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The session runs, and its kernel is a new one.
+async fn is_restarted(session: &Session) {
+    let execution = session.run("x").await.unwrap();
+    assert!(matches!(execution.status, Status::Error(error) if error.ename == "NameError"));
+}
+
+#[tokio::test]
+async fn a_dead_kernel_is_restarted_and_says_how_it_ended() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    for (code, exit, signal, out_of_memory) in [
+        ("import os; os._exit(3)", Some(3), None, false),
+        ("import os; os.abort()", None, Some(6), false),
+        ("%oom", None, Some(9), true),
+    ] {
+        session.run("x = 1").await.unwrap();
+        let execution = session.run(code).await.unwrap();
+        let death = died(&execution.status);
+        assert_eq!((death.code, death.signal, death.out_of_memory), (exit, signal, out_of_memory), "{code}");
+        assert_eq!(execution.state, State::KernelRestarted);
+        is_restarted(&session).await;
+    }
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn a_kernel_that_dies_between_cells_is_restarted_before_the_next() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    session.run("x = 1").await.unwrap();
+    engine.container().kernel().unwrap().end(End::Code(0));
+    let execution = loop {
+        let execution = session.run("1 + 1").await.unwrap();
+        // The cell may be on its way to the old kernel when that ends.
+        if !matches!(execution.status, Status::KernelDied(_)) {
+            break execution;
+        }
+    };
+    assert_eq!(execution.status, Status::Ok);
+    is_restarted(&session).await;
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn code_that_ignores_interrupts_costs_the_kernel() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    let code = "while True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        pass";
+    let execution = session.run(code).timeout(Duration::from_millis(50)).await.unwrap();
+    assert_eq!(
+        (execution.status, execution.state, execution.rung),
+        (Status::TimedOut, State::KernelRestarted, Some(Rung::KernelRestart))
+    );
+    is_restarted(&session).await;
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn a_held_gil_gets_one_signal_from_the_bridge_and_the_next_cell_none() {
+    let engine = FakeEngine::new();
+    let session = builder(&engine).grace(Duration::from_secs(5)).start().await.unwrap();
+    let execution = session.run("%gil 0.5").timeout(Duration::from_millis(50)).await.unwrap();
+    assert_eq!((execution.status, execution.state), (Status::TimedOut, State::Kept));
+    assert_eq!(engine.container().interrupts(), 1);
+    let next = session.run("import time; time.sleep(0.3)").await.unwrap();
+    assert_eq!(next.status, Status::Ok);
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn a_lost_reply_does_not_cost_the_state() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    let execution = session.run("x = 1\nprint('done')\n%noreply").await.unwrap();
+    assert_eq!((execution.stdout.text.as_str(), execution.state), ("done\n", State::Kept));
+    assert_eq!(session.run("x").await.unwrap().result.unwrap().text(), Some("1"));
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn a_lost_idle_does_not_hang_the_session() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    let execution = session.run("x = 1\n%noidle").await.unwrap();
+    assert_eq!((execution.status, execution.state), (Status::Ok, State::Kept));
+    assert_eq!(session.run("x").await.unwrap().result.unwrap().text(), Some("1"));
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_interrupted_and_the_next_one_runs() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    let dropped = tokio::time::timeout(Duration::from_millis(100), session.run("x = 1\nwhile True: pass")).await;
+    assert!(dropped.is_err());
+    assert_eq!(session.run("x").await.unwrap().result.unwrap().text(), Some("1"));
+    let left = session.run("import time; time.sleep(0.3); y = 2").on_drop(OnDrop::LeaveRunning);
+    assert!(tokio::time::timeout(Duration::from_millis(100), left).await.is_err());
+    assert_eq!(session.run("y").await.unwrap().result.unwrap().text(), Some("2"));
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn a_killed_container_ends_the_session_and_says_so() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    let running = tokio::spawn(session.run("while True: pass").into_future());
+    while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
+        tokio::task::yield_now().await;
+    }
+    engine.container().exit(Some(137));
+    let execution = running.await.unwrap().unwrap();
+    assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);
+    assert_eq!(execution.state, State::ContainerGone);
+    let error = session.run("1").await.unwrap_err();
+    assert!(error.is_session_gone());
+    assert_eq!(error.ran(), cellblock::Ran::Never);
+}
+
+#[tokio::test]
+async fn what_the_engine_refuses_is_an_error_by_name() {
+    let engine = FakeEngine::new();
+    let error = builder(&engine).image(MISSING_IMAGE).start().await.unwrap_err();
+    assert!(error.is_image_missing(), "{error}");
+    let first = builder(&engine).name("one").start().await.unwrap();
+    let error = builder(&engine).name("one").start().await.unwrap_err();
+    assert!(error.is_name_taken(), "{error}");
+    stop(&first, &engine).await;
+    builder(&engine).name("one").start().await.unwrap().stop().await.unwrap();
+}

@@ -1,0 +1,34 @@
+//! Sessions over the fake engine: what only a kernel that does as it is told can show.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../support/fake/mod.rs"]
+mod fake;
+
+mod cells;
+mod faults;
+mod hostile;
+mod leases;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellblock::{Session, SessionBuilder};
+use fake::FakeEngine;
+
+/// Describes a session whose interrupts do not take long to be despaired of.
+fn builder(engine: &Arc<FakeEngine>) -> SessionBuilder {
+    Session::builder().engine(Arc::clone(engine) as _).grace(Duration::from_millis(300))
+}
+
+async fn session(engine: &Arc<FakeEngine>) -> Session {
+    builder(engine).start().await.unwrap()
+}
+
+/// Ends the session and checks that the host kept to the bridge's protocol.
+async fn stop(session: &Session, engine: &Arc<FakeEngine>) {
+    let container = engine.container();
+    session.stop().await.unwrap();
+    assert_eq!(container.violations(), [""; 0]);
+    assert!(engine.containers().is_empty());
+}
