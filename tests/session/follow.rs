@@ -1,0 +1,47 @@
+//! A cell followed while it runs.
+
+use cellblock::{Event, Execution, RunStream, Session};
+use futures_util::StreamExt as _;
+
+/// A running cell, known to run because of what it printed.
+pub(crate) struct Following {
+    stream: RunStream,
+    pub(crate) stdout: String,
+}
+
+impl Following {
+    /// Starts a cell and returns once it has printed this.
+    pub(crate) async fn until(session: &Session, code: impl Into<String>, printed: &str) -> Self {
+        Self::begin(session.run_stream(code)).until_printed(printed).await
+    }
+
+    pub(crate) fn begin(stream: RunStream) -> Self {
+        Self { stream, stdout: String::new() }
+    }
+
+    pub(crate) async fn until_printed(mut self, printed: &str) -> Self {
+        while !self.stdout.contains(printed) {
+            if let Event::Done(execution) = self.next().await {
+                panic!("ended without printing {printed:?}: {execution:?}");
+            }
+        }
+        self
+    }
+
+    async fn next(&mut self) -> Event {
+        let event = self.stream.next().await.expect("Done is the last event").expect("the call goes well");
+        if let Event::Stdout(text) = &event {
+            self.stdout.push_str(text);
+        }
+        event
+    }
+
+    /// Reads to the end.
+    pub(crate) async fn finish(mut self) -> Execution {
+        loop {
+            if let Event::Done(execution) = self.next().await {
+                return *execution;
+            }
+        }
+    }
+}

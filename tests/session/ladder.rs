@@ -1,0 +1,227 @@
+//! Time that is up: the rung that it took and what is left of the state.
+
+use std::time::{Duration, Instant};
+
+use cellblock::{Execution, Rung, Session, State, Status};
+
+use crate::follow::Following;
+use crate::lab::{Ask as _, Lab, tests};
+
+tests! {
+    links: [
+        sleeping_code_is_interrupted_at_its_timeout,
+        code_that_swallows_interrupts_costs_the_kernel,
+    ]
+    everywhere: [
+        a_busy_loop_is_interrupted,
+        a_top_level_await_is_interrupted,
+        the_timeout_of_the_session_holds_where_none_is_named,
+        waiting_in_the_queue_costs_no_time,
+        input_that_nobody_answers_is_interrupted,
+    ]
+    python: [
+        code_that_catches_everything_costs_the_kernel,
+        code_that_ignores_the_signal_costs_the_kernel,
+        c_code_that_never_returns_costs_the_kernel,
+        c_code_that_returns_late_is_interrupted_or_costs_the_kernel,
+        child_processes_waited_for_are_interrupted,
+        a_thread_waited_for_is_interrupted,
+        an_except_block_gets_exactly_one_interrupt,
+        what_an_except_block_prints_is_there,
+        a_stopped_kernel_is_interrupted,
+        a_session_of_timeouts_ends_each_the_same,
+    ]
+    container: [
+        a_fork_bomb_is_ended,
+        a_paused_container_is_killed_at_last,
+    ]
+}
+
+const SHORT: Duration = Duration::from_millis(500);
+/// Of what is not going to end.
+const GRACE: Duration = Duration::from_millis(800);
+/// Of what is: to write a traceback takes a slow machine a while.
+const LONG_GRACE: Duration = Duration::from_secs(4);
+
+/// A session with this grace and a variable to lose.
+async fn session(lab: &Lab, grace: Duration) -> Session {
+    let session = lab.builder().grace(grace).start().await.expect("a session");
+    session.good("kept = 'here'").await;
+    session
+}
+
+/// Runs out of time with this code, and checks everything that is the same for all.
+async fn runs_out(session: &Session, code: &str) -> Execution {
+    let begun = Instant::now();
+    let execution = session.run(code).timeout(SHORT).await.expect("the call goes well");
+    let elapsed = begun.elapsed();
+    assert_eq!(execution.status, Status::TimedOut, "{code}");
+    assert!(elapsed >= SHORT && elapsed < SHORT + LONG_GRACE + Duration::from_secs(2), "{elapsed:?}: {code}");
+    let state = if execution.rung == Some(Rung::Interrupt) { State::Kept } else { State::KernelRestarted };
+    assert_eq!(execution.state, state, "{:?}: {code}", execution.rung);
+    let begun = Instant::now();
+    assert_eq!(session.value("1 + 1").await, "2");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?} after {code}", begun.elapsed());
+    let kept = session.cell("kept").await;
+    assert_eq!(kept.text() == Some("'here'"), state == State::Kept, "{kept:?} after {code}");
+    execution
+}
+
+async fn is_interrupted(lab: &Lab, code: &str) {
+    let execution = runs_out(&session(lab, LONG_GRACE).await, code).await;
+    assert_eq!(execution.rung, Some(Rung::Interrupt), "{code}");
+}
+
+async fn costs_the_kernel(lab: &Lab, code: &str) {
+    let execution = runs_out(&session(lab, GRACE).await, code).await;
+    assert_eq!(execution.rung, Some(Rung::KernelRestart), "{code}");
+}
+
+async fn sleeping_code_is_interrupted_at_its_timeout(lab: &Lab) {
+    is_interrupted(lab, "import time\ntime.sleep(60)").await;
+}
+
+async fn a_busy_loop_is_interrupted(lab: &Lab) {
+    is_interrupted(lab, "while True: pass").await;
+}
+
+async fn a_top_level_await_is_interrupted(lab: &Lab) {
+    is_interrupted(lab, "import asyncio\nawait asyncio.sleep(60)").await;
+}
+
+async fn code_that_swallows_interrupts_costs_the_kernel(lab: &Lab) {
+    costs_the_kernel(lab, "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass")
+        .await;
+}
+
+async fn code_that_catches_everything_costs_the_kernel(lab: &Lab) {
+    let code = "import time\nwhile True:\n    try: time.sleep(60)\n    except BaseException: pass";
+    costs_the_kernel(lab, code).await;
+}
+
+async fn code_that_ignores_the_signal_costs_the_kernel(lab: &Lab) {
+    let code = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)";
+    costs_the_kernel(lab, code).await;
+}
+
+async fn c_code_that_never_returns_costs_the_kernel(lab: &Lab) {
+    // Holds the interpreter's lock and looks at no signal.
+    costs_the_kernel(lab, "import itertools\nall(itertools.repeat(True))").await;
+}
+
+async fn c_code_that_returns_late_is_interrupted_or_costs_the_kernel(lab: &Lab) {
+    let session = session(lab, GRACE).await;
+    runs_out(&session, "import re\nre.match('(a+)+$', 'a' * 60 + 'b')").await;
+    session.good("kept = 'here'").await;
+    runs_out(&session, "x = 3 ** (10 ** 9)").await;
+}
+
+async fn child_processes_waited_for_are_interrupted(lab: &Lab) {
+    let session = session(lab, LONG_GRACE).await;
+    for code in ["!sleep 60", "import subprocess\nsubprocess.run(['sleep', '60'])", "import os\nos.system('sleep 60')"]
+    {
+        runs_out(&session, code).await;
+        session.good("kept = 'here'").await;
+    }
+}
+
+async fn a_thread_waited_for_is_interrupted(lab: &Lab) {
+    let code = "import threading, time\nthread = threading.Thread(target=time.sleep, args=(60,), daemon=True)\n\
+                thread.start()\nthread.join()";
+    is_interrupted(lab, code).await;
+}
+
+async fn an_except_block_gets_exactly_one_interrupt(lab: &Lab) {
+    let session = lab.builder().grace(Duration::from_secs(5)).start().await.expect("a session");
+    let code = "import time\nhits = 0\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    hits += 1\n    \
+                try: time.sleep(1.5)\n    except KeyboardInterrupt: hits += 1";
+    for round in 0..3 {
+        let execution = session.run(code).timeout(SHORT).await.expect("the call goes well");
+        assert_eq!((execution.status, execution.rung), (Status::TimedOut, Some(Rung::Interrupt)), "round {round}");
+        assert_eq!((execution.state, session.value("hits").await.as_str()), (State::Kept, "1"), "round {round}");
+    }
+}
+
+async fn what_an_except_block_prints_is_there(lab: &Lab) {
+    let session = lab.session().await;
+    let code = "import time\nprint('before')\ntry: time.sleep(60)\nfinally: print('cleaned up')";
+    let execution = session.run(code).timeout(SHORT).await.expect("the call goes well");
+    assert_eq!((execution.status, execution.stdout.text.as_str()), (Status::TimedOut, "before\ncleaned up\n"));
+}
+
+async fn a_stopped_kernel_is_interrupted(lab: &Lab) {
+    is_interrupted(lab, "import os, signal, time\nos.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(60)").await;
+}
+
+async fn the_timeout_of_the_session_holds_where_none_is_named(lab: &Lab) {
+    let session = lab.builder().timeout(SHORT).start().await.expect("a session");
+    let execution = session.cell("import time\ntime.sleep(60)").await;
+    assert_eq!((execution.status, execution.rung), (Status::TimedOut, Some(Rung::Interrupt)));
+    let longer = session.run("import time\ntime.sleep(1)\n'done'").timeout(Duration::from_secs(20)).await;
+    assert_eq!(longer.expect("the call goes well").text(), Some("'done'"));
+}
+
+async fn waiting_in_the_queue_costs_no_time(lab: &Lab) {
+    let session = lab.session().await;
+    let cell = || session.run("import time\ntime.sleep(0.7)").timeout(Duration::from_millis(1500));
+    let (one, two, three) = tokio::join!(cell().into_future(), cell().into_future(), cell().into_future());
+    for execution in [one, two, three] {
+        assert_eq!(execution.expect("the call goes well").status, Status::Ok);
+    }
+}
+
+async fn input_that_nobody_answers_is_interrupted(lab: &Lab) {
+    let session = session(lab, LONG_GRACE).await;
+    let run = session.run("input('? ')").timeout(SHORT).stdin(|_| Box::pin(std::future::pending()));
+    let execution = run.await.expect("the call goes well");
+    assert_eq!((execution.status, execution.rung), (Status::TimedOut, Some(Rung::Interrupt)));
+    assert_eq!((execution.state, session.value("kept").await.as_str()), (State::Kept, "'here'"));
+}
+
+async fn a_session_of_timeouts_ends_each_the_same(lab: &Lab) {
+    let session = session(lab, Duration::from_secs(2)).await;
+    for (code, rung) in [
+        ("import time\ntime.sleep(60)", Rung::Interrupt),
+        ("import itertools\nall(itertools.repeat(True))", Rung::KernelRestart),
+        ("while True: pass", Rung::Interrupt),
+        ("import time\nwhile True:\n    try: time.sleep(60)\n    except BaseException: pass", Rung::KernelRestart),
+        ("import asyncio\nawait asyncio.sleep(60)", Rung::Interrupt),
+    ] {
+        assert_eq!(runs_out(&session, code).await.rung, Some(rung), "{code}");
+        session.good("kept = 'here'").await;
+    }
+}
+
+async fn a_fork_bomb_is_ended(lab: &Lab) {
+    let session = lab.builder().pids(64).grace(GRACE).start().await.expect("a session");
+    let code =
+        "import os, time\nwhile True:\n    try:\n        if os.fork() == 0: time.sleep(600)\n    except OSError: pass";
+    let execution = session.run(code).timeout(Duration::from_secs(1)).await.expect("the call goes well");
+    assert!(matches!(execution.status, Status::TimedOut | Status::KernelDied(_)), "{:?}", execution.status);
+    if execution.state == State::ContainerGone {
+        return;
+    }
+    if execution.state == State::Kept {
+        // The children are still there, and so is their limit; the session can be had back.
+        session.restart().await.expect("it restarts");
+    }
+    assert_eq!(
+        session.value("import os\nlen([pid for pid in os.listdir('/proc') if pid.isdigit()]) < 20").await,
+        "True"
+    );
+}
+
+async fn a_paused_container_is_killed_at_last(lab: &Lab) {
+    let session = lab.builder().grace(GRACE).start().await.expect("a session");
+    let code = "print('begun', flush=True)\nimport time\ntime.sleep(60)";
+    let running = Following::begin(session.run_stream(code).timeout(Duration::from_secs(1)));
+    let running = running.until_printed("begun").await;
+    lab.fixture().bollard().pause_container(&lab.fixture().recording().only().0).await.expect("it is paused");
+    let begun = Instant::now();
+    let execution = running.finish().await;
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!((execution.status, execution.rung), (Status::TimedOut, Some(Rung::ContainerKill)));
+    assert_eq!((execution.state, execution.stdout.text.as_str()), (State::ContainerGone, "begun\n"));
+    let error = session.run("1").await.expect_err("the container is gone");
+    assert!(error.is_session_gone(), "{error:?}");
+}

@@ -1,0 +1,35 @@
+//! Sessions, from their contract: the same assertions over a fake kernel, one as a plain process, and one in a real container.
+//!
+//! `CELLBLOCK_TEST_PYTHON` names the Python of the processes. What cannot run says so and passes, unless
+//! `CELLBLOCK_REQUIRE_PYTHON` or `CELLBLOCK_REQUIRE_ENGINE` is set.
+
+#[path = "../support/fake/mod.rs"]
+mod fake;
+#[path = "../support/process.rs"]
+mod process;
+
+mod follow;
+mod host;
+mod lab;
+mod places;
+mod recording;
+
+mod bounds;
+mod cells;
+mod crashes;
+mod deaths;
+mod detached;
+mod drops;
+mod events;
+mod interrupts;
+mod ladder;
+mod lifecycle;
+mod links;
+mod locks;
+mod odd;
+mod order;
+mod outputs;
+mod queries;
+mod recovery;
+mod refusals;
+mod stdin;
