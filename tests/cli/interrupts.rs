@@ -1,0 +1,63 @@
+//! Ctrl-C, as the signal that a terminal sends.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Detached, cellblock, cells, image, interrupt};
+
+const STUBBORN: &str = "
+import time
+print('began', flush=True)
+while True:
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print('no', flush=True)
+";
+
+/// Starts a command and waits until its cell has printed a line.
+fn begin(mut command: Command) -> (Child, impl Iterator<Item = String>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "began");
+    (child, lines)
+}
+
+#[test]
+fn once_interrupts_the_cell_and_keeps_the_variables() {
+    let Some(image) = image() else { return };
+    let session = Detached::start(image, "once");
+    assert_eq!(session.run("x = 41").code, 0);
+    let code = "import time; print('began', flush=True); time.sleep(60)";
+    let (mut child, lines) =
+        begin(cellblock(["run", "--session", &session.0, "-c", code, "-c", "print('not reached')"]));
+    interrupt(&child);
+    assert_eq!(lines.count(), 0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(session.run("x + 1").stdout, "42\n");
+}
+
+#[test]
+fn twice_leaves_at_once() {
+    let Some(image) = image() else { return };
+    let (mut child, mut lines) = begin(cells(image, ["-c", STUBBORN]));
+    interrupt(&child);
+    assert_eq!(lines.next().unwrap(), "no");
+    let second = Instant::now();
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // Far less than the grace after which stubborn code loses its kernel.
+    assert!(second.elapsed() < Duration::from_secs(1), "{:?}", second.elapsed());
+}
+
+#[test]
+fn twice_leaves_also_while_nobody_reads_stdout() {
+    let Some(image) = image() else { return };
+    let (mut child, _lines) = begin(cells(image, ["-c", "print('began')\nwhile True: print('y' * 1000)"]));
+    std::thread::sleep(Duration::from_secs(1));
+    interrupt(&child);
+    std::thread::sleep(Duration::from_millis(300));
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
