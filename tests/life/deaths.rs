@@ -1,0 +1,250 @@
+//! What goes down around the code, or below it, and is named.
+
+use std::time::{Duration, Instant};
+
+use bollard::query_parameters::KillContainerOptions;
+use cellblock::{LinkPolicy, Rung, Session, SessionBuilder, State, Status, Workspace};
+
+use crate::controller::{self, Controller};
+use crate::lab::{Ask as _, Lab, as_data, on, until};
+use crate::reattach::GATE;
+
+/// A death is told this soon.
+const SOON: Duration = Duration::from_secs(3);
+
+impl Lab {
+    fn builder(&self, what: &str) -> SessionBuilder {
+        Session::builder().engine(self.engine()).image(&self.image).name(self.name(what))
+    }
+}
+
+#[tokio::test]
+async fn every_death_of_the_kernel_is_named_soon() {
+    on(async |lab| {
+        let session = lab.builder("deaths").memory(256 << 20).start().await.expect("a session");
+        let deaths = [
+            ("os._exit(3)", "the kernel died: exit code 3"),
+            ("os.kill(os.getpid(), signal.SIGKILL)", "the kernel died: signal 9"),
+            ("os.kill(os.getpid(), signal.SIGSEGV)", "the kernel died: signal 11"),
+            ("os.kill(os.getppid(), signal.SIGKILL)", "the kernel died: signal 9"),
+            ("hog = b'x' * (1 << 30)", "the kernel died: out of memory"),
+        ];
+        for (code, expected) in deaths {
+            let begun = Instant::now();
+            let execution = session.cell(format!("import os, signal, time\n{code}\ntime.sleep(60)")).await;
+            assert_eq!((execution.status.to_string().as_str(), execution.state), (expected, State::KernelRestarted));
+            assert!(begun.elapsed() < SOON, "{:?}: {code}", begun.elapsed());
+            assert_eq!(session.value("1 + 1").await, "2");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_child_out_of_memory_is_told_to_its_cell_alone() {
+    on(async |lab| {
+        let session = lab.builder("child").memory(256 << 20).start().await.expect("a session");
+        let code = "import subprocess, sys\nx = 41\nhog = [sys.executable, '-c', \"x = b'x' * (1 << 30)\"]\n\
+                    subprocess.run(hog).returncode";
+        let execution = session.cell(code).await;
+        assert_eq!((execution.text(), execution.state), (Some("-9"), State::Kept), "{}", execution.status);
+        assert!(execution.stderr.text.contains("out of memory"), "{:?}", execution.stderr.text);
+        let next = session.cell("x + 1").await;
+        assert_eq!((next.text(), next.stderr.text.as_str()), (Some("42"), ""));
+        // Whoever waits for a worker that was killed may wait for ever; then this is all there is to explain it.
+        let code = "import multiprocessing, time\nchild = multiprocessing.get_context('fork').Process(target=lambda: b'x' * (1 << 30))\n\
+                    child.start()\ntime.sleep(60)";
+        let execution = session.run(code).timeout(Duration::from_secs(3)).await.expect("the call goes well");
+        assert_eq!((execution.status, execution.rung), (Status::TimedOut, Some(Rung::Interrupt)));
+        assert!(execution.stderr.text.contains("out of memory"), "{:?}", execution.stderr.text);
+        assert_eq!(session.cell("x + 1").await.stderr.text, "");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn full_filesystems_are_errors_and_no_deaths() {
+    on(async |lab| {
+        let builder = lab.builder("full").memory(256 << 20).workspace(Workspace::Memory(64 << 20));
+        let session = builder.start().await.expect("a session");
+        let code = "
+import errno, os
+full = []
+for directory in ('/workspace', '/tmp', '/dev/shm', '/run/cellblock'):
+    for what in ('bytes', 'files'):
+        try:
+            for i in range(200_000):
+                with open(f'{directory}/fill-{what}-{i}', 'wb') as file:
+                    if what == 'bytes':
+                        while True: file.write(b'x' * 65536)
+        except OSError as error:
+            full.append(error.errno == errno.ENOSPC)
+full";
+        let execution = session.cell(code).await;
+        let expected = ["True"; 8].join(", ");
+        assert_eq!(execution.text(), Some(format!("[{expected}]").as_str()), "{}", execution.status);
+        assert_eq!(session.value("1 + 1").await, "2");
+        // With all of them full a kernel still dies, is named, and is replaced.
+        let dead = session.cell("os._exit(3)").await;
+        assert_eq!(dead.status.to_string(), "the kernel died: exit code 3");
+        assert_eq!((dead.state, session.value("1 + 1").await.as_str()), (State::KernelRestarted, "2"));
+        let hog = session.cell("hog = b'x' * (1 << 30)").await;
+        assert_eq!(
+            (hog.status.to_string().as_str(), hog.state),
+            ("the kernel died: out of memory", State::KernelRestarted)
+        );
+        assert_eq!(session.value("1 + 1").await, "2");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_container_that_goes_has_its_exit_code() {
+    on(async |lab| {
+        for remove in [false, true] {
+            let name = lab.start(if remove { "removed" } else { "killed" }, []);
+            let mut holder = Controller::holding(&name, "print('begun', flush=True)\nimport time\ntime.sleep(60)");
+            holder.until("begun");
+            let begun = Instant::now();
+            if remove {
+                let options = bollard::query_parameters::RemoveContainerOptionsBuilder::new().force(true).build();
+                let id = lab.container(&name).await.expect("its container").id;
+                lab.bollard().remove_container(&id.0, Some(options)).await.expect("it is removed");
+            } else {
+                lab.kill(&name).await;
+            }
+            let ended = holder.ended();
+            assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(5), "begun\n"), "{}", ended.stderr);
+            assert!(ended.stderr.contains("variables and files are gone"), "{}", ended.stderr);
+            assert!(
+                ended.stderr.contains("the container was"),
+                "killed or removed, as the engine tells: {}",
+                ended.stderr
+            );
+            let next = controller::run(["session", "result", &name]);
+            assert!(next.code == Some(7) && next.stderr.contains("there is no session"), "{}", next.stderr);
+        }
+    })
+    .await;
+}
+
+impl Lab {
+    async fn kill(&self, session: &str) {
+        let id = self.container(session).await.expect("its container").id;
+        self.bollard().kill_container(&id.0, None::<KillContainerOptions>).await.expect("it is killed");
+    }
+
+    async fn pause(&self, session: &str, paused: bool) {
+        let id = self.container(session).await.expect("its container").id;
+        let done = if paused {
+            self.bollard().pause_container(&id.0).await
+        } else {
+            self.bollard().unpause_container(&id.0).await
+        };
+        done.expect("the engine does so");
+    }
+}
+
+#[tokio::test]
+async fn a_container_paused_for_a_while_loses_nothing() {
+    on(async |lab| {
+        let name = lab.start("pause", []);
+        let code = format!("{GATE}\nx = 41\nprint('begun', flush=True)\ngate('go')\nprint('end')");
+        let mut holder = Controller::holding(&name, &code);
+        holder.until("begun");
+        lab.open_gate(&name, "go-not").await;
+        lab.pause(&name, true).await;
+        let second = controller::run(["session", "result", &name]);
+        assert_eq!(second.code, Some(7), "it is there, and cannot be held: {}", second.stderr);
+        lab.pause(&name, false).await;
+        lab.open_gate(&name, "go").await;
+        let ended = holder.ended();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "begun\nend\n"), "{}", ended.stderr);
+
+        lab.pause(&name, true).await;
+        let begun = Instant::now();
+        let paused = controller::run(["run", "--session", &name, "-c", "x + 1"]);
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert_eq!((paused.code, paused.stdout.as_str()), (Some(7), ""), "{}", paused.stderr);
+        assert!(paused.stderr.contains("paused"), "{}", paused.stderr);
+        lab.pause(&name, false).await;
+        assert_eq!(controller::run(["run", "--session", &name, "-c", "x + 1"]).stdout, "42\n");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_container_that_stays_paused_is_bounded_by_the_timeout() {
+    on(async |lab| {
+        let session = lab.builder("paused").grace(Duration::from_millis(500)).start().await.expect("a session");
+        assert_eq!(session.value("1 + 1").await, "2");
+        lab.pause(session.name(), true).await;
+        let begun = Instant::now();
+        let execution = session.run("1 + 1").timeout(Duration::from_secs(1)).await.expect("the call goes well");
+        // The time, the grace, the wait for a bridge that does not answer, and the removal.
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        assert_eq!((execution.status, execution.state), (Status::TimedOut, State::ContainerGone));
+        assert_eq!(execution.rung, Some(Rung::ContainerKill));
+        assert!(lab.container(session.name()).await.is_none(), "what it says is true");
+        let error = session.run("1").await.expect_err("it is gone");
+        assert!(error.is_session_gone(), "{error:?}");
+        let how = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(how.contains("did not answer"), "{how}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_relay_that_is_killed_is_the_end_of_an_owned_session() {
+    on(async |lab| {
+        let session = lab.builder("relay").link(LinkPolicy::Relay).start().await.expect("a session");
+        // All but PID 1, the kernel, its keeper and this shell: what the engine's exec started has no parent here.
+        let code = "
+import os, signal, time
+print('begun', flush=True)
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    if pid != '1' and open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1] == '0':
+        os.kill(int(pid), signal.SIGKILL)
+time.sleep(60)";
+        let begun = Instant::now();
+        let execution = session.cell(code).await;
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);
+        assert_eq!(execution.state, State::ContainerGone);
+        until("what it says is true", async || lab.container(session.name()).await.is_none()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_death_is_data_too() {
+    on(async |lab| {
+        let run = controller::run([
+            "run",
+            "--image",
+            &lab.image,
+            "--memory",
+            "256m",
+            "--json",
+            "--keep-going",
+            "-c",
+            "import os; os._exit(3)",
+            "-c",
+            "x = bytearray(1 << 30)",
+            "-c",
+            "1 + 1",
+        ]);
+        assert_eq!(run.code, Some(4), "{}", run.stderr);
+        let lines: Vec<serde_json::Value> =
+            run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let [exit, memory, next] = lines.as_slice() else { panic!("{lines:?}") };
+        assert_eq!((&exit["status"], &exit["state"]), (&"kernel_died".into(), &"kernel_restarted".into()));
+        assert_eq!((&exit["death"]["code"], &exit["death"]["out_of_memory"]), (&3.into(), &false.into()));
+        assert_eq!((&memory["death"]["signal"], &memory["death"]["out_of_memory"]), (&9.into(), &true.into()));
+        assert_eq!((&next["status"], &next["state"]), (&"ok".into(), &"kept".into()));
+        let again = controller::run(["run", "--image", &lab.image, "--json", "-c", "1 + 1"]);
+        assert_eq!(as_data(&again)["result"]["data"]["text/plain"], "2");
+    })
+    .await;
+}
