@@ -1,0 +1,51 @@
+//! Where the attacked sessions and the others run.
+
+use std::env;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellblock::{Engine, LinkPolicy, Session, SessionBuilder};
+
+use crate::process::ProcessEngine;
+
+/// An engine and an image in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    engine: Arc<dyn Engine>,
+    image: String,
+    processes: Option<Arc<ProcessEngine>>,
+}
+
+impl Place {
+    /// Plain processes of this machine. None, with a word about it, where there is no Python for them.
+    pub(crate) fn process() -> Option<Self> {
+        let Some(python) = env::var_os("CELLBLOCK_TEST_PYTHON") else {
+            return skip("CELLBLOCK_TEST_PYTHON names no Python with ipykernel", "CELLBLOCK_REQUIRE_PYTHON");
+        };
+        let processes = Arc::new(ProcessEngine::new(python));
+        Some(Self { engine: Arc::clone(&processes) as _, image: "process".to_owned(), processes: Some(processes) })
+    }
+
+    pub(crate) fn builder(&self, link: LinkPolicy) -> SessionBuilder {
+        let builder = Session::builder().engine(Arc::clone(&self.engine)).image(&self.image).link(link);
+        builder.grace(Duration::from_millis(600))
+    }
+
+    pub(crate) fn clean_up(&self) {
+        if let Some(processes) = &self.processes {
+            processes.clean_up();
+        }
+    }
+}
+
+/// Says that a test was skipped, and fails it if it must not be.
+fn skip<T>(why: &str, required: &str) -> Option<T> {
+    assert!(env::var_os(required).is_none(), "{why}, and {required} is set");
+    say(&format!("skipped: {why}"));
+    None
+}
+
+#[expect(clippy::print_stderr, reason = "the reader of the test's output must know")]
+pub(crate) fn say(text: &str) {
+    eprintln!("{text}");
+}
