@@ -1,0 +1,92 @@
+//! Benchmarks against a real engine and real clients, with targets that are ratios within one run.
+//!
+//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall]]`
+//!
+//! `CELLBLOCK_TEST_PYTHON` is a Python that has `jupyter_client` and `ipykernel`; `CELLBLOCK_TEST_IMAGE` the image
+//! (default `cellblock:base`). `--long` makes the stalls of `stall` last 30 s instead of 3.
+
+#![expect(clippy::print_stdout, reason = "a report is what a benchmark is for")]
+
+mod controller;
+mod jupyter;
+mod links;
+mod memory;
+mod output;
+mod report;
+mod stall;
+mod start;
+mod support;
+mod warm;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use support::Result;
+
+const MEASURES: [&str; 5] = ["warm", "start", "output", "links", "stall"];
+const SHORT_STALL: Duration = Duration::from_secs(3);
+const LONG_STALL: u64 = 30;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test --all-targets` and nextest run every target; only `cargo bench` passes `--bench`.
+    if !args.iter().any(|arg| arg == "--bench" || arg == controller::COMMAND) {
+        return ExitCode::SUCCESS;
+    }
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    match runtime.block_on(run(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(error.as_ref()),
+    }
+}
+
+async fn run(args: &[String]) -> Result<()> {
+    if let [command, rest @ ..] = args
+        && command == controller::COMMAND
+    {
+        return controller::main(rest).await;
+    }
+    let mut stall = SHORT_STALL;
+    let mut chosen = Vec::new();
+    for arg in args {
+        match arg.as_str() {
+            "--bench" => {}
+            "--long" => stall = Duration::from_secs(LONG_STALL),
+            long if long.starts_with("--long=") => {
+                stall = Duration::from_secs(long.trim_start_matches("--long=").parse()?);
+            }
+            measure if MEASURES.contains(&measure) => chosen.push(measure),
+            other => return Err(format!("unknown argument {other:?}; measures are {}", MEASURES.join(", ")).into()),
+        }
+    }
+    let wanted = |measure| chosen.is_empty() || chosen.contains(&measure);
+    if wanted("warm") {
+        warm::measure().await?;
+    }
+    if wanted("start") {
+        start::measure().await?;
+    }
+    if wanted("output") {
+        output::measure().await?;
+    }
+    if wanted("links") {
+        links::measure().await?;
+    }
+    if wanted("stall") {
+        stall::measure(stall).await?;
+    }
+    Ok(())
+}
+
+fn failed(error: &dyn std::error::Error) -> ExitCode {
+    println!("the benchmark failed: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        println!("  because: {cause}");
+        source = cause.source();
+    }
+    ExitCode::FAILURE
+}
