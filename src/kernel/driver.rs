@@ -61,6 +61,8 @@ pub(crate) struct Driver<C> {
     queue: VecDeque<Box<Cell>>,
     running: Option<Running>,
     interrupt: Option<Interrupt>,
+    /// Callers whose interrupt is for the cell that is sent next.
+    interrupt_next: Vec<oneshot::Sender<Result<(), Error>>>,
     /// Callers that wait for a reply on shell, by the request's id.
     asked: HashMap<String, oneshot::Sender<Bytes>>,
     /// The kernel was lost between two cells: the next execution says so.
@@ -167,7 +169,10 @@ impl<C: Container> Driver<C> {
     /// Sends the next cell, if none is in flight and no interrupt could hit it.
     async fn begin_next(&mut self) -> Result<(), End> {
         while self.running.is_none() && self.interrupt.is_none() && self.broken.is_none() {
-            let Some(cell) = self.queue.pop_front() else { return Ok(()) };
+            let Some(cell) = self.queue.pop_front() else {
+                self.interrupt_next.drain(..).for_each(|waiter| drop(waiter.send(Ok(()))));
+                return Ok(());
+            };
             if cell.reply.is_closed() && cell.on_drop == super::OnDrop::Interrupt {
                 continue;
             }
@@ -179,6 +184,7 @@ impl<C: Container> Driver<C> {
                 Ok(id) => {
                     let collector = Collector::new(self.settings.limits, self.settings.spill.clone());
                     self.running = Some(Running::new(id, cell, collector, self.container.usage()));
+                    self.interrupt_begun().await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the kernel does not take requests");
@@ -213,6 +219,8 @@ impl<C: Container> Driver<C> {
                     running.interrupted(Cause::Interrupted, self.settings.grace);
                     self.start_interrupt(Some(reply)).await;
                 }
+                // The barrier of an earlier interrupt keeps a cell waiting that is already the caller's.
+                None if self.interrupt.is_some() && !self.queue.is_empty() => self.interrupt_next.push(reply),
                 None => drop(reply.send(Ok(()))),
             },
             Some(Command::Restart(reply)) => {

@@ -53,6 +53,7 @@ impl<C: Container> Driver<C> {
             queue: VecDeque::new(),
             running: None,
             interrupt: None,
+            interrupt_next: Vec::new(),
             asked: HashMap::new(),
             lost_between,
             recovered_says_so: false,

@@ -27,6 +27,16 @@ impl<C: Container> Driver<C> {
         self.advance_interrupt().await;
     }
 
+    /// Interrupts the cell that was just sent, if that was asked for while it waited.
+    pub(super) async fn interrupt_begun(&mut self) {
+        for waiter in std::mem::take(&mut self.interrupt_next) {
+            if let Some(running) = &mut self.running {
+                running.interrupted(Cause::Interrupted, self.settings.grace);
+            }
+            self.start_interrupt(Some(waiter)).await;
+        }
+    }
+
     pub(super) async fn advance_interrupt(&mut self) {
         let Some(interrupt) = &mut self.interrupt else { return };
         if self.running.is_none() {
@@ -87,6 +97,10 @@ impl<C: Container> Driver<C> {
             Some(Due::Timeout) => {
                 if let Some(running) = &mut self.running {
                     running.interrupted(Cause::TimedOut, self.settings.grace);
+                }
+                // An earlier one that the code has swallowed is no reason not to try.
+                if self.interrupt.as_ref().is_some_and(Interrupt::is_taken) {
+                    self.interrupt = None;
                 }
                 self.start_interrupt(None).await;
             }
