@@ -17,6 +17,8 @@ tests! {
     ]
     python: [
         completion_counts_code_points,
+    ]
+    process: [
         a_question_while_a_cell_runs_is_bounded,
     ]
 }
