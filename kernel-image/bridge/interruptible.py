@@ -10,12 +10,13 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
-from signal import SIG_IGN, SIGINT, default_int_handler, signal
+from signal import SIG_IGN, SIGINT, signal
 from typing import Any, ClassVar
 
 from ipykernel.ipkernel import IPythonKernel
 
 from bridge.page import BusyPage
+from bridge.shield import shield
 
 Call = Callable[[], Any]
 COMM_REQUESTS = ("comm_open", "comm_msg", "comm_close")
@@ -91,8 +92,9 @@ class InterruptibleKernel(IPythonKernel):
         takes = not self._takes_interrupts and threading.current_thread() is threading.main_thread()
         try:
             if takes:
+                shield.reset()
                 # In this order: what is signalled while it would be ignored is lost.
-                signal(SIGINT, default_int_handler)
+                signal(SIGINT, shield.on_interrupt)
                 self._takes_interrupts = True
             result = call()
             return await result if inspect.isawaitable(result) else result

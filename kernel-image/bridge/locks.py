@@ -1,4 +1,4 @@
-"""Locks that a KeyboardInterrupt cannot leave taken.
+"""Locks that the exception of a signal handler, as an interrupt is one, cannot leave taken.
 
 It comes between any two steps of the main thread. `with` on a lock of C is safe, but knows no timeout; `acquire` before
 `try` is not, nor is what the standard library builds of Python on top of locks (`Condition`, `Event`).

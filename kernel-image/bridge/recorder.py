@@ -1,7 +1,7 @@
 """Writing the recording: the kernel's side of it.
 
-A KeyboardInterrupt may end any step here. Each leaves the recording as it was or as it becomes, and the next record
-repeats what is missing.
+The exception of a user's signal handler may end any step here. Each leaves the recording as it was or as it becomes,
+and the next record repeats what is missing.
 """
 
 from __future__ import annotations

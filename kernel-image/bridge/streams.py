@@ -22,6 +22,7 @@ from ipykernel.iostream import IOPubThread, OutStream
 
 from bridge.locks import Gate, locked
 from bridge.recorder import Recorder, size_of
+from bridge.shield import shield
 
 MAX_TEXT = 256 * 1024
 """Most bytes of text in one stream message."""
@@ -57,7 +58,6 @@ class Publisher(IOPubThread):
         self._queued_messages = 0
         self._leaving: deque[tuple[list[Any], Callable[[], None]]] = deque()
         self._recording = False
-        self.waits = True
 
     def schedule(self, f: Callable[[], Any]) -> None:
         if not self.thread.is_alive():
@@ -73,7 +73,7 @@ class Publisher(IOPubThread):
         if not self.thread.is_alive():
             self._really_send(msg, *args, **kwargs)
             return
-        if self.waits and not any(topic in _topic(msg) for topic in SMALL_TOPICS):
+        if not shield.holds() and not any(topic in _topic(msg) for topic in SMALL_TOPICS):
             self.wait_for_room()
         size = sum(map(size_of, msg))
 
@@ -83,7 +83,7 @@ class Publisher(IOPubThread):
             finally:
                 self._leave(size)
 
-        with self._lock:
+        with shield, self._lock:
             self._queued_bytes += size
             self._queued_messages += 1
             self._leaving.append((msg, send))
@@ -205,8 +205,10 @@ class Stream(OutStream):
                 self._gathered = 0
             for parent, pieces in texts.values():
                 for part in split("".join(pieces)):
-                    self._send(part, parent)
-                    sent += len(part)
+                    self.pub_thread.wait_for_room()
+                    with shield:
+                        self._send(part, parent)
+                        sent += len(part)
                 pieces.clear()
                 sent = 0
         except BaseException:
@@ -218,16 +220,13 @@ class Stream(OutStream):
 
     def _send_rest(self, texts: Texts) -> None:
         """Queues what an interrupt kept from being queued, whether there is room or not. It is not much, or is cut."""
-        self.pub_thread.waits = False
-        try:
+        with shield:
             for parent, pieces in texts.values():
                 text = "".join(pieces)
                 if len(text) > 2 * BUFFERED_TEXT:
                     text = f"{text[:BUFFERED_TEXT]}… [{len(text) - BUFFERED_TEXT} characters left out]"
                 for part in split(text):
                     self._send(part, parent)
-        finally:
-            self.pub_thread.waits = True
 
     def _send(self, text: str, parent: dict[str, Any]) -> None:
         # Session refuses to send from a process other than the one that made it.

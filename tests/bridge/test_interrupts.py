@@ -214,3 +214,11 @@ def test_text_that_was_printed_before_an_interrupt_is_not_lost(client: BlockingK
         count = int(run(client, "i").result())
         # The last line or its end may not have been printed yet.
         assert printed.split("\n")[:count] == [str(number) for number in range(count)]
+
+
+def test_text_that_an_interrupt_follows_at_once_comes_once(control: Control, client: BlockingKernelClient) -> None:
+    for _ in range(100):
+        cell = going(client, "print('once', flush=True)\nwhile True: pass")
+        # The call that printed it may not have returned yet.
+        assert control.request("interrupt", generation=1)["ok"]
+        assert cell.finish().text() == "once\n"

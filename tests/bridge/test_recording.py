@@ -249,9 +249,11 @@ def test_the_unattended_ladder_is_told(detached: Bridge) -> None:
     control = detached.controller()
     client = detached.client(control.request("start"))
     code = """
-print('going', flush=True)
+words = ['going']
 while True:
     try:
+        # Here too, since the word can be read before this call returns.
+        while words: print(words.pop(), flush=True)
         while True: sum(range(99))
     except KeyboardInterrupt:
         print('no', flush=True)
