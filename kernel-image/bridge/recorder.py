@@ -51,15 +51,13 @@ class Recorder:
             parent = self._parent[1]
             if parent.get("msg_type") != "execute_request":
                 return
-            state = None
-            if bytes(message[0]).endswith(b"status"):
-                state = _object(message[header + 3]).get("execution_state")
-            if state == "busy":
+            status = message[header + 3] if bytes(message[0]).endswith(b"status") else b""
+            if b'"busy"' in status:
                 self._begin(packed, parent)
             if not self._cell:
                 return
             self._append(message)
-            if state == "idle" and packed == self._cell:
+            if b'"idle"' in status and packed == self._cell:
                 self._words[self._slot + recording.IDLE] = 1
         except Exception:  # noqa: BLE001
             return  # what cannot be recorded can still be sent
@@ -80,11 +78,12 @@ class Recorder:
         self._words[recording.NUMBER] = number
 
     def _append(self, message: list[Any]) -> None:
-        length = RECORD.size + sum(FRAME.size + size_of(part) for part in message)
+        sizes = list(map(size_of, message))
+        length = RECORD.size + FRAME.size * len(sizes) + sum(sizes)
         start = self._total
         end = start + length
         if self._head_open and end <= HEAD:
-            self._memory[HEADER + start : HEADER + end] = record(message, length)
+            self._memory[HEADER + start : HEADER + end] = record(message, sizes, length)
             self._set_total(end)
             return
         if self._head_open:
@@ -97,7 +96,7 @@ class Recorder:
         self._words[self._slot + recording.TAIL_START] = kept
         self._words[self._slot + recording.HEAD_END] = self._head_end
         if fits:
-            self._copy_to_ring((start - self._head_end) % TAIL, record(message, length))
+            self._copy_to_ring((start - self._head_end) % TAIL, record(message, sizes, length))
             self._tail.append(start)
         self._set_total(end)
 
@@ -116,8 +115,8 @@ def size_of(part: Any) -> int:
     return len(part) if isinstance(part, bytes) else memoryview(part).nbytes
 
 
-def record(message: list[Any], length: int) -> bytes:
-    pieces = [RECORD.pack(length, len(message))]
-    for part in message:
-        pieces += (FRAME.pack(size_of(part)), part)
+def record(message: list[Any], sizes: list[int], length: int) -> bytes:
+    pieces: list[Any] = [RECORD.pack(length, len(sizes))] * (1 + 2 * len(sizes))
+    pieces[1::2] = list(map(FRAME.pack, sizes))
+    pieces[2::2] = message
     return b"".join(pieces)
