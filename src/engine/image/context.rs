@@ -38,6 +38,7 @@ const FILES: &[(&str, &[u8])] = embed![
     "bridge/recording.py",
     "bridge/relay.py",
     "bridge/shell.py",
+    "bridge/shield.py",
     "bridge/streams.py",
     "bridge/sweep.py",
     "bridge/threads.py",
