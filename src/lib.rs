@@ -6,6 +6,7 @@ mod execution;
 mod kernel;
 mod protocol;
 mod session;
+mod shell;
 mod transport;
 
 pub use engine::{BuildEvent, Image, ImageBuild, ImageTarget};
@@ -19,6 +20,7 @@ pub use execution::{
 };
 pub use kernel::{OnDrop, StdinRequest};
 pub use session::{
-    Attach, Completeness, Completion, DEFAULT_IMAGE, Lease, LinkPolicy, Run, RunStream, Session, SessionBuilder,
-    SessionSummary, Watch,
+    Attach, Completeness, Completion, DEFAULT_IMAGE, Lease, LinkPolicy, Run, RunStream, Script, ScriptStream, Session,
+    SessionBuilder, SessionSummary, Watch,
 };
+pub use shell::{Interpreter, ScriptEvent, ScriptOutcome, ScriptStatus, ScriptTiming, Shell};

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use futures_util::future::join;
 
-use super::capture::{Capture, Captured};
 use super::clock::KernelClock;
 use super::content::Content;
 use super::event::Event;
-use super::outcome::{Execution, PythonError, Rung, State, Status, Text, Timing, Usage};
+use super::outcome::{Execution, PythonError, Rung, State, Status, Timing, Usage};
 use super::output::MimeBundle;
-use super::outputs::{BundleKind, Outputs, StreamName};
-use super::spill::{Spill, SpillDirectory};
+use super::outputs::{BundleKind, Outputs};
+use super::spill::SpillDirectory;
+use super::stream::{StreamName, TextStream};
 
 /// How much of an execution's output is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +48,8 @@ pub(crate) struct Ending {
 #[derive(Debug)]
 pub(crate) struct Collector {
     limits: Limits,
-    spills: Option<SpillDirectory>,
-    stdout: Stream,
-    stderr: Stream,
+    stdout: TextStream,
+    stderr: TextStream,
     outputs: Outputs,
     result: Option<MimeBundle>,
     error: Option<PythonError>,
@@ -59,13 +58,6 @@ pub(crate) struct Collector {
     clock: KernelClock,
     idle: bool,
     asks_exit: bool,
-}
-
-#[derive(Debug)]
-struct Stream {
-    name: StreamName,
-    capture: Capture,
-    spill: Option<Spill>,
 }
 
 #[derive(Debug)]
@@ -81,9 +73,8 @@ impl Collector {
     pub(crate) fn new(limits: Limits, spills: Option<SpillDirectory>) -> Self {
         Self {
             limits,
-            spills,
-            stdout: Stream::new(StreamName::Stdout, limits.text),
-            stderr: Stream::new(StreamName::Stderr, limits.text),
+            stdout: TextStream::new(StreamName::Stdout, limits, spills.clone()),
+            stderr: TextStream::new(StreamName::Stderr, limits, spills),
             outputs: Outputs::new(limits.outputs, limits.output_bytes),
             result: None,
             error: None,
@@ -148,8 +139,8 @@ impl Collector {
         let text = content.text().filter(|text| !text.is_empty())?;
         let to_stderr = content.name().as_deref() == Some("stderr");
         let stream = if to_stderr { &mut self.stderr } else { &mut self.stdout };
-        let place = stream.push(&text, self.spills.as_ref(), self.limits);
-        self.outputs.stream(stream.name, place);
+        let place = stream.push(&text);
+        self.outputs.stream(stream.name(), place);
         Some(if to_stderr { Event::Stderr(text) } else { Event::Stdout(text) })
     }
 
@@ -281,39 +272,4 @@ impl Collector {
 /// The reply's account of an exception, unless only IOPub's says anything.
 fn more_telling(reply: PythonError, iopub: PythonError) -> PythonError {
     if reply.ename.is_empty() && reply.traceback.is_empty() { iopub } else { reply }
-}
-
-impl Stream {
-    fn new(name: StreamName, limit: usize) -> Self {
-        Self { name, capture: Capture::new(limit), spill: None }
-    }
-
-    fn push(&mut self, text: &str, spills: Option<&SpillDirectory>, limits: Limits) -> std::ops::Range<u64> {
-        let first_to_be_lost = self.spill.is_none() && self.capture.would_truncate(text.len());
-        if let Some(spills) = spills.filter(|_| first_to_be_lost) {
-            let mut spill = spills.start(self.name.as_str(), limits.spill_file);
-            spill.write(self.capture.kept());
-            self.spill = Some(spill);
-        }
-        if let Some(spill) = &mut self.spill {
-            spill.write(text.to_owned());
-        }
-        self.capture.push(text)
-    }
-
-    async fn finish(self) -> (Captured, Text) {
-        let captured = self.capture.finish();
-        let spilled = match self.spill {
-            Some(spill) => spill.finish().await,
-            None => None,
-        };
-        let text = Text {
-            text: captured.text(),
-            total_bytes: captured.total(),
-            truncated: captured.is_truncated(),
-            spill_bytes: spilled.as_ref().map(|spilled| spilled.bytes),
-            spill: spilled.map(|spilled| spilled.path),
-        };
-        (captured, text)
-    }
 }

@@ -12,7 +12,7 @@ use super::outcome::{Death, Execution, PythonError, Rung, State, Status, Text, T
 use super::output::{MimeBundle, Output};
 
 /// The version of the JSON form: raised when a field changes its meaning or goes away, not when one is added.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 impl Serialize for Execution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -101,7 +101,7 @@ pub(super) fn path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Resu
     path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }
 
-fn microseconds(duration: Duration) -> u64 {
+pub(crate) fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

@@ -17,13 +17,16 @@ mod output;
 mod outputs;
 mod queue;
 mod spill;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use ansi::{TerminalFilter, colour_only};
 pub(crate) use collector::{Collector, Ending, Limits};
 pub use event::Event;
+pub(crate) use json::{VERSION, microseconds};
 pub use outcome::{Death, Execution, PythonError, Rung, State, Status, Text, Timing, Usage};
 pub use output::{MimeBundle, Output};
 pub(crate) use queue::{EventReceiver, EventSender, channel};
 pub(crate) use spill::SpillDirectory;
+pub(crate) use stream::{StreamName, TextStream};

@@ -7,22 +7,7 @@ use std::sync::Arc;
 use super::capture::Captured;
 use super::outcome::PythonError;
 use super::output::{MimeBundle, Output};
-
-/// One of the two streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StreamName {
-    Stdout,
-    Stderr,
-}
-
-impl StreamName {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        }
-    }
-}
+use super::stream::StreamName;
 
 /// What a bundle is: a display, or the value of the last expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -94,7 +94,8 @@ async fn attach(engine: Arc<dyn Engine>, name: String, defaults: Defaults) -> Re
             result => break result?,
         }
     };
-    run(engine, container, greeted, About { name, lease: Lease::Detached, expires: found.expires, defaults }).await
+    let about = About { name, image: found.image, lease: Lease::Detached, expires: found.expires, defaults };
+    run(engine, container, greeted, about).await
 }
 
 /// A container that does not run is not gone in every case.

@@ -47,6 +47,10 @@ impl SessionContainer {
         self.cgroup = pid.and_then(|pid| Cgroup::of_container(pid, &self.id.0));
     }
 
+    pub(super) fn id(&self) -> &ContainerId {
+        &self.id
+    }
+
     pub(super) fn directory(&self) -> Option<&HostDirectory> {
         self.directory.as_ref()
     }

@@ -10,6 +10,7 @@ mod reaper;
 mod registry;
 mod run;
 mod runtime;
+mod script;
 mod start;
 mod usage;
 mod watch;
@@ -23,8 +24,10 @@ pub use builder::{DEFAULT_IMAGE, LinkPolicy, SessionBuilder};
 pub use queries::{Completeness, Completion};
 pub use registry::{Lease, SessionSummary};
 pub use run::{Run, RunStream};
+pub use script::{Script, ScriptStream};
 pub use watch::Watch;
 
+use self::script::Place;
 use crate::error::Ran;
 use crate::kernel::{Command, Handle, Recovered};
 use crate::{Engine, Error, Execution};
@@ -41,23 +44,11 @@ struct Inner {
     name: String,
     handle: Handle,
     lease: Lease,
-    timeout: Duration,
-    engine: Arc<dyn Engine>,
+    place: Arc<Place>,
     recovered: Mutex<Option<Recovered>>,
 }
 
 impl Session {
-    fn new(
-        name: String,
-        handle: Handle,
-        lease: Lease,
-        timeout: Duration,
-        engine: Arc<dyn Engine>,
-        recovered: Option<Recovered>,
-    ) -> Self {
-        Self(Arc::new(Inner { name, handle, lease, timeout, engine, recovered: Mutex::new(recovered) }))
-    }
-
     /// Starts describing a new session.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
@@ -83,7 +74,7 @@ impl Session {
     /// The engine that runs it.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
-        &self.0.engine
+        &self.0.place.engine
     }
 
     /// Runs a cell and returns what came of it. Cells run one at a time, in the order in which their futures were first polled.
@@ -173,7 +164,7 @@ impl Session {
     }
 
     fn timeout(&self) -> Duration {
-        self.0.timeout
+        self.0.place.defaults.timeout
     }
 }
 

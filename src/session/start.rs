@@ -1,7 +1,7 @@
 //! From a description to a running session: container, link, kernel, driver.
 
 use std::future::Future;
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
@@ -12,7 +12,8 @@ use super::builder::{Defaults, LinkPolicy, SessionBuilder, engine_or_default};
 use super::container::SessionContainer;
 use super::directory::{self, HostDirectory};
 use super::registry::{Lease, mark_mounted};
-use super::{Session, reaper, runtime};
+use super::script::Place;
+use super::{Inner, Session, reaper, runtime};
 use crate::error::{Error, Kind};
 use crate::execution::SpillDirectory;
 use crate::kernel::{Command, Container, Driver, Handle, Settings};
@@ -87,8 +88,8 @@ async fn launch(engine: Arc<dyn Engine>, builder: SessionBuilder, name: String) 
     match started {
         Ok((pid, greeted)) => {
             container.locate(pid);
-            run(engine, container, greeted, About { name, lease: builder.lease, expires, defaults: builder.defaults })
-                .await
+            let about = About { name, image: spec.image, lease: builder.lease, expires, defaults: builder.defaults };
+            run(engine, container, greeted, about).await
         }
         Err(error) => {
             let _ = container.remove().await;
@@ -163,6 +164,7 @@ pub(super) async fn greet(link: Link) -> Result<(Bridge, Hello), Error> {
 /// What is known of a session besides its container.
 pub(super) struct About {
     pub(super) name: String,
+    pub(super) image: String,
     pub(super) lease: Lease,
     pub(super) expires: SystemTime,
     pub(super) defaults: Defaults,
@@ -175,12 +177,17 @@ pub(super) async fn run(
     greeted: (Bridge, Hello),
     about: About,
 ) -> Result<Session, Error> {
-    let About { name, lease, expires, defaults } = about;
+    let About { name, image, lease, expires, defaults } = about;
     let Some((private, spill)) =
         container.directory().map(|directory| (directory.path().to_owned(), directory::spill_path(directory.id())))
     else {
         return Err(Error::new(Kind::Gone, "cannot start the session"));
     };
+    let spills = spill
+        .inspect_err(|error| tracing::warn!(%error, "long outputs will not be kept whole"))
+        .ok()
+        .map(SpillDirectory::new);
+    let id = container.id().clone();
     let settings = Settings {
         session: greeted.1.session.clone(),
         private,
@@ -192,10 +199,7 @@ pub(super) async fn run(
             + expires.duration_since(SystemTime::now()).unwrap_or_default()
             + EXPIRY_SLACK,
         limits: defaults.limits,
-        spill: spill
-            .inspect_err(|error| tracing::warn!(%error, "long outputs will not be kept whole"))
-            .ok()
-            .map(SpillDirectory::new),
+        spill: spills.clone(),
     };
     let (sender, commands) = mpsc::channel::<Command>(COMMANDS);
     let ended = Arc::new(OnceLock::new());
@@ -203,7 +207,13 @@ pub(super) async fn run(
     match Driver::connect(settings, container, greeted, commands, Arc::clone(&ended)).await {
         Ok((driver, recovered)) => {
             runtime::spawn(driver.run().in_current_span())?;
-            Ok(Session::new(name, Handle::new(sender, ended), lease, defaults.timeout, engine, recovered))
+            Ok(Session(Arc::new(Inner {
+                name,
+                handle: Handle::new(sender, ended),
+                lease,
+                place: Arc::new(Place { engine, container: id, image, defaults, spills }),
+                recovered: Mutex::new(recovered),
+            })))
         }
         Err(failed) => {
             let (mut container, error) = *failed;

@@ -16,6 +16,7 @@ mod zmtp;
 
 pub(crate) use bridge::{Bridge, BridgeError, BridgeEvent, CellReport, Hello, KernelExit, Launched};
 pub(crate) use channels::{ChannelError, Channels, Incoming};
+pub(crate) use frame::{Frame, FrameCodec, Kind as FrameKind, MAX_PAYLOAD};
 pub(crate) use link::Link;
 pub(crate) use pump::ChannelEnd;
 pub(crate) use recording::Reassembly;

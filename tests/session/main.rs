@@ -32,4 +32,5 @@ mod outputs;
 mod queries;
 mod recovery;
 mod refusals;
+mod scripts;
 mod stdin;

@@ -169,17 +169,21 @@ impl Engine for ProcessEngine {
 
     fn exec<'a>(&'a self, id: &'a ContainerId, argv: &'a [&'a str]) -> BoxFuture<'a, Result<Exec, Error>> {
         async move {
-            assert_eq!(argv, ["/opt/cellblock/bin/bridge", "relay"], "all that sessions run in containers");
-            let mut child = tokio::process::Command::from(self.python(&id.0, "-IS", "relay")?)
+            let ["/opt/cellblock/bin/bridge", command @ ("relay" | "script"), args @ ..] = argv else {
+                panic!("{argv:?} is nothing that sessions run in containers");
+            };
+            let mut python = self.python(&id.0, "-IS", command)?;
+            python.args(args);
+            let mut child = tokio::process::Command::from(python)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
-                .map_err(|error| Error::engine("cannot start the relay", error))?;
+                .map_err(|error| Error::engine("cannot start a program", error))?;
             let (Some(stdin), Some(stdout), Some(mut stderr)) =
                 (child.stdin.take(), child.stdout.take(), child.stderr.take())
             else {
-                return Err(Error::engine("cannot start the relay", "it has no pipes"));
+                return Err(Error::engine("cannot start a program", "it has no pipes"));
             };
             let end = tokio::spawn(async move {
                 let mut text = Vec::new();

@@ -37,6 +37,7 @@ const FILES: &[(&str, &[u8])] = embed![
     "bridge/recorder.py",
     "bridge/recording.py",
     "bridge/relay.py",
+    "bridge/script.py",
     "bridge/shell.py",
     "bridge/shield.py",
     "bridge/streams.py",
