@@ -229,8 +229,8 @@ class Bridge:
         if kernel is None or message.get("generation") != kernel.generation:
             raise Refused("gone", "that kernel does not run")
         asked = message.get("msg_id")
-        self._kernels.interrupt_if_needed(asked if isinstance(asked, str) else None)
-        return {}
+        taken = self._kernels.interrupt_if_needed(asked if isinstance(asked, str) else None)
+        return {} if taken else {"idle": True}
 
     def _on_record(self, _peer: Peer, message: Message) -> Message:
         if self._recording is None:

@@ -6,6 +6,7 @@ leaves half of it in the socket, where it spoils the next one, or ends the kerne
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 import threading
@@ -15,11 +16,16 @@ from typing import Any, ClassVar
 
 from ipykernel.ipkernel import IPythonKernel
 
+from bridge import waker
 from bridge.page import BusyPage
 from bridge.shield import shield
 
 Call = Callable[[], Any]
 COMM_REQUESTS = ("comm_open", "comm_msg", "comm_close")
+
+
+def in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 class InterruptibleKernel(IPythonKernel):
@@ -29,11 +35,15 @@ class InterruptibleKernel(IPythonKernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]
-        self._takes_interrupts = False
+        self._waking: asyncio.Future[None] | None = None
+        waker.prepare()
         for kind in COMM_REQUESTS:
             self.shell_handlers[kind] = self._interruptible_handler(self.shell_handlers[kind])
 
     async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        if in_main_thread():
+            # First, so that what is sent to a kernel that is seen to be busy is never lost.
+            self._take_interrupts(shield.hold)
         self.page.cell_started()
         try:
             await super().execute_request(stream, ident, parent)  # type: ignore[no-untyped-call]
@@ -41,21 +51,19 @@ class InterruptibleKernel(IPythonKernel):
             self.page.cell_finished()
 
     async def do_execute(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        stock = super().do_execute
         count = self.execution_count
-
-        async def execute() -> dict[str, Any]:
-            reply: dict[str, Any] = await stock(*args, **kwargs)  # type: ignore[no-untyped-call]
-            # A reader that stalls makes this wait, so it is done while an interrupt still gets through.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            return reply
-
         try:
-            executed: dict[str, Any] = await self._interruptible(execute)
-            return executed
+            try:
+                reply: dict[str, Any] = await super().do_execute(*args, **kwargs)  # type: ignore[no-untyped-call]
+                # A reader that stalls makes this wait, so it is done while an interrupt still gets through.
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                if in_main_thread():
+                    self._ignore_interrupts()
         except KeyboardInterrupt as error:
             return self._interrupted(error, count)
+        return reply
 
     def _interrupted(self, error: KeyboardInterrupt, count: int) -> dict[str, Any]:
         """The reply to a cell whose interrupt came just outside of the user's code."""
@@ -89,18 +97,21 @@ class InterruptibleKernel(IPythonKernel):
 
     async def _interruptible(self, call: Call) -> Any:
         # Comms are handled also while a cell waits; then it is the cell that an interrupt is for.
-        takes = not self._takes_interrupts and threading.current_thread() is threading.main_thread()
+        takes = in_main_thread() and not self.page.interrupts.taken
         try:
             if takes:
-                shield.reset()
-                # In this order: what is signalled while it would be ignored is lost.
-                signal(SIGINT, shield.on_interrupt)
-                self._takes_interrupts = True
+                self._take_interrupts(shield.reset)
             result = call()
             return await result if inspect.isawaitable(result) else result
         finally:
             if takes:
                 self._ignore_interrupts()
+
+    def _take_interrupts(self, prepare: Callable[[], None]) -> None:
+        prepare()
+        # In this order: what is signalled while it would be ignored is lost.
+        signal(SIGINT, shield.on_interrupt)
+        self.page.interrupts.taken = True
 
     def _ignore_interrupts(self) -> None:
         try:
@@ -108,21 +119,23 @@ class InterruptibleKernel(IPythonKernel):
         except KeyboardInterrupt:
             # Too late: the code has ended.
             signal(SIGINT, SIG_IGN)
-        self._takes_interrupts = False
+        self.page.interrupts.taken = False
 
     def pre_handler_hook(self) -> None:
         """Interrupts are let through later than here, where nobody would catch them."""
 
     def post_handler_hook(self) -> None:
         """Comes once more after the user's code, should an interrupt have ended `_ignore_interrupts`."""
-        if threading.current_thread() is threading.main_thread():
+        if in_main_thread():
             self._ignore_interrupts()
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
         signals = self.page.interrupts.kernel_signals(str(parent["header"].get("msg_id")), self.page.started)
-        if self._takes_interrupts and signals:
+        taken, before = self.page.interrupts.taken, shield.interrupts
+        if taken and signals:
             await super().interrupt_request(stream, ident, parent)  # type: ignore[no-untyped-call]
-            return
-        content: dict[str, Any] = {"status": "ok"} if self._takes_interrupts else {"status": "ok", "idle": True}
-        if self.session is not None:
+        elif self.session is not None:
+            content: dict[str, Any] = {"status": "ok"} if taken else {"status": "ok", "idle": True}
             self.session.send(stream, "interrupt_reply", content, parent, ident=ident)
+        if taken:
+            self._waking = asyncio.ensure_future(waker.wake_until(lambda: shield.interrupts != before))

@@ -2,7 +2,8 @@
 
 An interrupt is asked for on the kernel's control channel first, and of PID 1 when no answer comes: the GIL is held, or
 all is slow. Then both could signal, and the second KeyboardInterrupt would hit the user's `except` block or the next
-cell. So each side notes in shared memory what it did, and leaves out what the other has done.
+cell. So each side notes in shared memory what it did, and leaves out what the other has done. A signal that the kernel
+would ignore is none: PID 1 does not send it, and the kernel signals itself should code run by the time it is asked.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from bridge.names import name_of
 
 RING = 8
 """So many interrupts of each side are remembered."""
-BY_INIT, BY_KERNEL, UNNAMED, UNNAMED_CELL = 0, RING, 2 * RING, 2 * RING + 1
-WORDS = 2 * RING + 2
+BY_INIT, BY_KERNEL, UNNAMED, UNNAMED_CELL, TAKEN = 0, RING, 2 * RING, 2 * RING + 1, 2 * RING + 2
+WORDS = 2 * RING + 3
 
 
 class Interrupts:
@@ -22,6 +23,15 @@ class Interrupts:
         self._words = words
         self._noted = 0
         self._taken = (0, 0)
+
+    @property
+    def taken(self) -> bool:
+        """Whether the kernel takes interrupts now. One that makes no such note, as a stock kernel, never seems to."""
+        return bool(self._words[TAKEN])
+
+    @taken.setter
+    def taken(self, taken: bool) -> None:
+        self._words[TAKEN] = taken
 
     def _note(self, ring: int, name: int) -> None:
         self._words[ring + self._noted % RING] = name

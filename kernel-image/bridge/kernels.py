@@ -122,12 +122,19 @@ class Kernels:
         self._send(signal.SIGINT)
         self._send(signal.SIGCONT)
 
-    def interrupt_if_needed(self, msg_id: str | None) -> None:
-        """Signals the running cell if the kernel has not done so by itself, in answer to that `interrupt_request`."""
+    def interrupt_if_needed(self, msg_id: str | None) -> bool:
+        """Signals the running code if the kernel has not done so by itself, in answer to that `interrupt_request`.
+
+        Returns whether there was code that a signal could reach.
+        """
         kernel = self.current
-        if kernel is not None and kernel.page.interrupts.init_signals(msg_id, kernel.page.started):
+        if kernel is None:
+            return False
+        taken = self.stock or kernel.page.interrupts.taken
+        if taken and kernel.page.interrupts.init_signals(msg_id, kernel.page.started):
             self._send(signal.SIGINT)
         self._send(signal.SIGCONT)
+        return taken
 
     def _send(self, number: int) -> None:
         if self.current is not None:

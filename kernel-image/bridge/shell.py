@@ -9,6 +9,8 @@ from ipykernel.displayhook import ZMQShellDisplayHook
 from ipykernel.zmqshell import ZMQDisplayPublisher
 from ipykernel.zmqshell import ZMQInteractiveShell as StockShell
 
+from bridge.shield import shield
+
 MAX_OUTPUT = 16 << 20
 MAX_TRACEBACK_LINE = 64 * 1024
 MAX_EVALUE = 64 * 1024
@@ -98,6 +100,17 @@ class ZMQInteractiveShell(StockShell):
 
     displayhook_class = DisplayHook
     display_pub_class = DisplayPublisher
+
+    async def run_code(self, code_obj: Any, result: Any = None, *, async_: bool = False) -> bool:
+        try:
+            shield.release()
+        except KeyboardInterrupt as error:
+            # It came before this code, which is what a traceback would be about.
+            if result is not None:
+                result.error_in_exec = error
+            self.showtraceback(exception_only=True)
+            return True
+        return bool(await super().run_code(code_obj, result, async_=async_))
 
     def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
         lines = [cut(line, MAX_TRACEBACK_LINE) for line in stb]

@@ -81,7 +81,7 @@ enum Step {
     Command(Option<Command>),
     Kernel(Received),
     Bridge(BridgeEvent),
-    Signalled(Option<BridgeError>),
+    Signalled(Result<Bytes, BridgeError>),
     ContainerEnded(String),
     Input(Option<String>),
     CallerGone,
@@ -127,7 +127,7 @@ impl<C: Container> Driver<C> {
             event = bridge.event() => Step::Bridge(event),
             how = container.ended() => Step::ContainerEnded(how),
             Some(signalled) = present(acknowledgement) => {
-                Step::Signalled(signalled.map_or(Some(BridgeError::Gone), Result::err))
+                Step::Signalled(signalled.unwrap_or(Err(BridgeError::Gone)))
             }
             Some(line) = present(input.map(|(_, line)| line)) => Step::Input(line.ok().flatten()),
             Some(()) = closed(reply) => Step::CallerGone,
@@ -149,15 +149,7 @@ impl<C: Container> Driver<C> {
             Step::Kernel(Received::End(end)) => self.channel_ended(&end),
             Step::Command(command) => self.command(command).await?,
             Step::Bridge(event) => self.bridge_event(event).await?,
-            Step::Signalled(error) => {
-                if let Some(error) = error {
-                    tracing::debug!(%error, "the bridge could not interrupt the kernel");
-                }
-                if let Some(interrupt) = &mut self.interrupt {
-                    interrupt.signal_sent();
-                }
-                self.advance_interrupt().await;
-            }
+            Step::Signalled(answer) => self.signalled(answer).await,
             Step::ContainerEnded(how) => return Err(End::Gone(how)),
             Step::Input(line) => self.answer_input(line).await,
             Step::CallerGone => self.caller_gone().await,

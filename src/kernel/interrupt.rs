@@ -7,28 +7,32 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::Error;
+use crate::protocol::content::InterruptReply;
 use crate::transport::BridgeError;
 
+/// The kernel has not said that it has begun the cell: after this it is interrupted all the same.
+const BEGIN_WAIT: Duration = Duration::from_secs(1);
 /// No reply within this: the kernel's control thread is kept from running, and the bridge sends the signal.
 const REPLY_WAIT: Duration = Duration::from_millis(200);
-/// A request that found no code running is repeated after this: the cell may just have been sent.
-const RETRY: Duration = Duration::from_millis(10);
+/// What found no code running is repeated after this: the cell may just have been sent.
+pub(super) const RETRY: Duration = Duration::from_millis(10);
 /// Once the shell answers again, a reply that is still due gets this long: a late `interrupt_request` would hit the next cell.
 const LATE_REPLY_WAIT: Duration = Duration::from_secs(1);
 /// The barrier is lifted after this, whatever came: the next cell has its own timeout.
 const BARRIER_LIMIT: Duration = Duration::from_secs(5);
 
-/// An interrupt under way, from its request to the end of its barrier.
+/// An interrupt under way, from the wish for it to the end of its barrier.
 #[derive(Debug)]
 pub(super) struct Interrupt {
-    /// The `interrupt_request` on control.
-    request: String,
-    begun: Instant,
+    /// The `interrupt_request` on control, once it is sent.
+    request: Option<String>,
     sent: Instant,
     replied: bool,
-    /// The kernel had not taken up the cell yet; when to ask again.
-    again: Option<Instant>,
-    /// The bridge was asked to send SIGINT; its acknowledgement, while it is awaited.
+    /// Code to interrupt is still waited for; when to ask at the latest.
+    ask_at: Option<Instant>,
+    /// When the bridge is to send SIGINT.
+    signal_at: Instant,
+    /// The bridge was asked to; its acknowledgement, while it is awaited.
     signalled: bool,
     pub(super) acknowledgement: Option<oneshot::Receiver<Result<Bytes, BridgeError>>>,
     acknowledged: bool,
@@ -49,14 +53,15 @@ impl Drop for Interrupt {
 }
 
 impl Interrupt {
-    pub(super) fn new(request: String) -> Self {
+    /// One that is wanted, and not sent.
+    pub(super) fn new() -> Self {
         let now = Instant::now();
         Self {
-            request,
-            begun: now,
+            request: None,
             sent: now,
             replied: false,
-            again: None,
+            ask_at: Some(now + BEGIN_WAIT),
+            signal_at: now,
             signalled: false,
             acknowledgement: None,
             acknowledged: false,
@@ -66,48 +71,54 @@ impl Interrupt {
         }
     }
 
-    /// Its message id.
-    pub(super) fn request(&self) -> &str {
-        &self.request
+    /// The message id of its request, if it was sent.
+    pub(super) fn request(&self) -> Option<&str> {
+        self.request.as_deref()
     }
 
     /// Takes a reply on control; true if it was this interrupt's. One that found no code running is asked for again.
     pub(super) fn reply(&mut self, parent: &str, idle: bool) -> bool {
-        let ours = parent == self.request;
+        let ours = self.request() == Some(parent);
         if ours && idle {
-            self.again = Some(Instant::now() + RETRY);
+            self.ask_at = Some(Instant::now() + RETRY);
         } else {
             self.replied |= ours;
         }
         ours
     }
 
-    /// Whether it is time to ask again.
-    pub(super) fn needs_repeat(&self, now: Instant) -> bool {
-        self.again.is_some_and(|again| now >= again)
+    /// Whether it is time to ask the kernel, or to ask it again. What comes before the kernel has begun the cell can be lost.
+    pub(super) fn needs_request(&self, now: Instant, cell_begun: bool) -> bool {
+        self.ask_at.is_some_and(|at| now >= at || (cell_begun && self.request.is_none()))
     }
 
-    /// It was asked for again.
-    pub(super) fn repeated(&mut self, request: String) {
-        self.request = request;
+    pub(super) fn requested(&mut self, request: String) {
+        self.request = Some(request);
         self.sent = Instant::now();
-        self.again = None;
+        self.ask_at = None;
+        self.signal_at = self.sent + REPLY_WAIT;
     }
 
     /// The cell that it was for has ended: there is nothing to interrupt any more.
     pub(super) fn cell_ended(&mut self) {
-        self.replied |= self.again.take().is_some();
+        self.replied |= self.ask_at.take().is_some();
     }
 
-    /// The bridge has sent the signal, or could not.
-    pub(super) fn signal_sent(&mut self) {
+    /// The bridge has sent the signal, or could not, or has found no code running.
+    pub(super) fn signal_sent(&mut self, idle: bool) {
         self.acknowledgement = None;
-        self.acknowledged = true;
+        if idle {
+            self.signalled = false;
+            self.signal_at = Instant::now() + REPLY_WAIT;
+        } else {
+            self.acknowledged = true;
+        }
     }
 
     /// Whether it is time for the bridge to send the signal.
-    pub(super) fn needs_signal(&self, now: Instant) -> bool {
-        !self.replied && !self.signalled && self.again.is_none() && now >= self.sent + REPLY_WAIT
+    pub(super) fn needs_signal(&self, now: Instant) -> Option<&str> {
+        let due = !self.replied && !self.signalled && self.ask_at.is_none() && now >= self.signal_at;
+        self.request().filter(|_| due)
     }
 
     pub(super) fn signalled(&mut self, acknowledgement: oneshot::Receiver<Result<Bytes, BridgeError>>) {
@@ -139,7 +150,10 @@ impl Interrupt {
 
     /// Whether the next cell may be sent.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        if now >= self.begun + BARRIER_LIMIT {
+        if self.ask_at.is_some() {
+            return false;
+        }
+        if now >= self.sent + BARRIER_LIMIT {
             return true;
         }
         match self.nudge_answered {
@@ -150,15 +164,20 @@ impl Interrupt {
 
     /// When to look again.
     pub(super) fn next_look(&self) -> Instant {
-        let limit = self.begun + BARRIER_LIMIT;
-        if let Some(again) = self.again {
-            limit.min(again)
+        let limit = self.sent + BARRIER_LIMIT;
+        if let Some(at) = self.ask_at {
+            at
         } else if !self.replied && !self.signalled {
-            limit.min(self.sent + REPLY_WAIT)
+            limit.min(self.signal_at)
         } else if let Some(answered) = self.nudge_answered {
             limit.min(answered + LATE_REPLY_WAIT)
         } else {
             limit
         }
     }
+}
+
+/// Whether the bridge answers that no code was running, and has sent nothing.
+pub(super) fn found_no_code(answer: &[u8]) -> bool {
+    serde_json::from_slice::<InterruptReply>(answer).unwrap_or_default().idle
 }

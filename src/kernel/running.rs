@@ -52,6 +52,8 @@ pub(super) struct Running {
     last_message: Instant,
     /// A message of it came on IOPub.
     heard: bool,
+    /// The kernel has taken it up, as a message of it other than its status says.
+    begun: bool,
     /// When the first half of the end came.
     half_since: Option<Instant>,
     probe: Option<String>,
@@ -81,6 +83,7 @@ impl Running {
             abandoned: false,
             last_message: now,
             heard: false,
+            begun: false,
             half_since: None,
             probe: None,
             reply_lost: false,
@@ -93,6 +96,7 @@ impl Running {
     pub(super) fn iopub(&mut self, parsed: &Parsed) {
         self.last_message = Instant::now();
         self.heard = true;
+        self.begun |= parsed.header().msg_type != "status";
         if self.recorded.contains(&parsed.header().msg_id) {
             return;
         }
@@ -118,6 +122,11 @@ impl Running {
 
     pub(super) fn was_heard(&self) -> bool {
         self.heard
+    }
+
+    /// Whether the kernel has taken it up. Before, it may not be ready to be interrupted.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// Whether an earlier controller sent it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
@@ -164,6 +166,45 @@ def test_interrupts_at_any_moment_leave_a_kernel_that_works(control: Control, cl
     assert outcomes <= {None, "KeyboardInterrupt"}
     assert control.hello()["kernel"] | {"key": ""} == {"generation": 1, "key": "", "busy": False}
     assert run(client, "1 + 1").result() == "2"
+
+
+@pytest.mark.parametrize("code", ["import time; time.sleep(60)", "import asyncio; await asyncio.sleep(60)"])
+def test_an_interrupt_as_a_cell_begins_is_not_lost(client: BlockingKernelClient, code: str) -> None:
+    for round_number in range(60):
+        cell = Cell(client, code)
+        time.sleep(round_number % 20 / 4000)
+        while "idle" in answer(client, ask(client)):
+            pass
+        client.kernel_info()
+        assert cell.finish(patience=5).reply["status"] == "error", round_number
+
+
+def test_an_interrupt_before_the_users_code_is_the_cells(client: BlockingKernelClient) -> None:
+    hook = """
+import time
+def hook(*_):
+    print('in the hook', flush=True)
+    time.sleep(0.3)
+get_ipython().events.register('pre_run_cell', hook)
+"""
+    run(client, hook)
+    cell = going(client, "time.sleep(60)")
+    assert answer(client, ask(client)) == {"status": "ok"}
+    assert cell.finish(patience=5).reply["ename"] == "KeyboardInterrupt"
+    assert "Error in callback" not in cell.text()
+
+
+def test_a_signal_that_finds_no_code_running_is_not_sent(control: Control, client: BlockingKernelClient) -> None:
+    message = client.session.msg("interrupt_request", {})
+    msg_id = message["header"]["msg_id"]
+    reply = control.request("interrupt", generation=1, msg_id=msg_id)
+    assert reply == {"type": "reply", "id": reply["id"], "ok": True, "idle": True}
+    cell = going(client, COUNTING.format(forever=LETS_IT_GO))
+    client.control_channel.send(message)
+    assert answer(client, msg_id) == {"status": "ok"}
+    let_go_on(client)
+    cell.finish()
+    assert run(client, "count").result() == "1"
 
 
 def test_a_top_level_await_is_interrupted(control: Control, client: BlockingKernelClient) -> None:

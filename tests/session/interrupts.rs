@@ -17,6 +17,7 @@ tests! {
         an_interrupt_with_nothing_running_does_nothing,
         an_interrupted_cell_does_not_stop_those_behind_it,
         an_interrupt_as_a_cell_begins_costs_later_ones_nothing,
+        an_interrupt_as_a_cell_begins_is_not_lost,
     ]
     python: [
         code_that_goes_on_after_an_interrupt_ends_as_it_likes,
@@ -172,6 +173,27 @@ async fn an_interrupt_as_a_cell_begins_costs_later_ones_nothing(lab: &Lab) {
         interrupt.expect("it is taken");
         is_clean(&session, round).await;
         assert!(begun.elapsed() < Duration::from_secs(3), "round {round}: {:?}", begun.elapsed());
+    }
+}
+
+async fn an_interrupt_as_a_cell_begins_is_not_lost(lab: &Lab) {
+    let session = lab.session().await;
+    session.good("import time").await;
+    for round in 0..lab.rounds(200) {
+        // It is asked for after the cell, so it is the cell's, wherever that is on its way.
+        let cell = session.run("time.sleep(30)").into_future();
+        let interrupt = async {
+            if round % 4 > 0 {
+                tokio::time::sleep(jitter(round, Duration::from_millis(8))).await;
+            }
+            session.interrupt().await
+        };
+        let begun = Instant::now();
+        let (cell, interrupt) = tokio::join!(cell, interrupt);
+        interrupt.expect("it is taken");
+        let cell = cell.expect("the call goes well");
+        assert_eq!(cell.status, Status::Interrupted, "round {round}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "round {round}: {:?}", begun.elapsed());
     }
 }
 

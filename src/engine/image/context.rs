@@ -43,6 +43,7 @@ const FILES: &[(&str, &[u8])] = embed![
     "bridge/streams.py",
     "bridge/sweep.py",
     "bridge/threads.py",
+    "bridge/waker.py",
     "bridge/zygote.py",
     "install",
     "requirements/base.in",

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use super::{Driver, End};
 use crate::error::{Error, Kind, Ran};
 use crate::execution::{State, Status};
 use crate::kernel::command::Command;
 use crate::kernel::container::Container;
-use crate::kernel::running::Running;
+use crate::kernel::interrupt::{Interrupt, RETRY, found_no_code};
 
 /// A bridge answers within a millisecond; one that does not is not waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(1);
@@ -16,12 +18,19 @@ impl<C: Container> Driver<C> {
     /// A cell whose caller is gone, or has asked for an interrupt, must not go on without us: the signal is left to the bridge, which
     /// does not send it twice.
     async fn leave_running_or_interrupt(&mut self) {
-        let dropped = self.running.as_ref().is_some_and(Running::is_dropped);
-        if !dropped && self.interrupt.is_none() {
+        let Some(running) = &self.running else { return };
+        if !running.is_dropped() && self.interrupt.is_none() {
             return;
         }
-        let request = self.interrupt.as_ref().map_or_else(String::new, |interrupt| interrupt.request().to_owned());
-        let sent = self.bridge.interrupt(self.connection.generation, &request);
+        let request = self.interrupt.as_ref().and_then(Interrupt::request).unwrap_or_default().to_owned();
+        let sent = async {
+            // The kernel may not have begun the cell.
+            while let Ok(Ok(answer)) = self.bridge.interrupt(self.connection.generation, &request).await
+                && found_no_code(&answer)
+            {
+                sleep(RETRY).await;
+            }
+        };
         if tokio::time::timeout(SETTLE_WAIT, sent).await.is_err() {
             tracing::debug!("the bridge may not have interrupted the cell that was dropped");
         }

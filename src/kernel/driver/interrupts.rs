@@ -1,5 +1,6 @@
 //! Interrupts, and the clock that leads to them.
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -7,23 +8,15 @@ use super::{Driver, End};
 use crate::Error;
 use crate::execution::{Death, Rung, Status};
 use crate::kernel::container::Container;
-use crate::kernel::interrupt::Interrupt;
+use crate::kernel::interrupt::{Interrupt, found_no_code};
 use crate::kernel::running::{Cause, Due};
 use crate::protocol::content::Empty;
-use crate::transport::Channel;
+use crate::transport::{BridgeError, Channel};
 
 impl<C: Container> Driver<C> {
-    /// Sends one `interrupt_request`, unless one is under way.
+    /// Interrupts the running cell once, unless an interrupt is under way.
     pub(super) async fn start_interrupt(&mut self, waiter: Option<oneshot::Sender<Result<(), Error>>>) {
-        if self.interrupt.is_none() {
-            match self.connection.request(Channel::Control, "interrupt_request", &Empty {}).await {
-                Ok(id) => self.interrupt = Some(Interrupt::new(id)),
-                Err(error) => tracing::warn!(%error, "the interrupt did not reach the kernel"),
-            }
-        }
-        if let Some(interrupt) = &mut self.interrupt {
-            interrupt.waiters.extend(waiter);
-        }
+        self.interrupt.get_or_insert_with(Interrupt::new).waiters.extend(waiter);
         self.advance_interrupt().await;
     }
 
@@ -39,17 +32,26 @@ impl<C: Container> Driver<C> {
 
     pub(super) async fn advance_interrupt(&mut self) {
         let Some(interrupt) = &mut self.interrupt else { return };
-        if self.running.is_none() {
-            interrupt.cell_ended();
-        }
-        if interrupt.needs_repeat(Instant::now()) {
-            match self.connection.request(Channel::Control, "interrupt_request", &Empty {}).await {
-                Ok(id) => interrupt.repeated(id),
-                Err(error) => tracing::warn!(%error, "the interrupt did not reach the kernel"),
+        match &self.running {
+            Some(running) if interrupt.needs_request(Instant::now(), running.has_begun()) => {
+                match self.connection.request(Channel::Control, "interrupt_request", &Empty {}).await {
+                    Ok(id) => interrupt.requested(id),
+                    Err(error) => {
+                        tracing::warn!(%error, "the interrupt did not reach the kernel");
+                        self.interrupt = None;
+                        return;
+                    }
+                }
             }
+            None if interrupt.request().is_none() => {
+                self.interrupt = None;
+                return;
+            }
+            None => interrupt.cell_ended(),
+            Some(_) => {}
         }
-        if interrupt.needs_signal(Instant::now()) {
-            let sent = self.bridge.interrupt(self.connection.generation, interrupt.request());
+        if let Some(request) = interrupt.needs_signal(Instant::now()) {
+            let sent = self.bridge.interrupt(self.connection.generation, request);
             interrupt.signalled(sent);
         }
         if interrupt.needs_nudge() {
@@ -61,6 +63,17 @@ impl<C: Container> Driver<C> {
                 Err(error) => tracing::warn!(%error, "the nudge did not reach the kernel"),
             }
         }
+    }
+
+    /// The bridge has answered.
+    pub(super) async fn signalled(&mut self, answer: Result<Bytes, BridgeError>) {
+        if let Err(error) = &answer {
+            tracing::debug!(%error, "the bridge could not interrupt the kernel");
+        }
+        if let Some(interrupt) = &mut self.interrupt {
+            interrupt.signal_sent(answer.is_ok_and(|answer| found_no_code(&answer)));
+        }
+        self.advance_interrupt().await;
     }
 
     pub(super) fn lift_barrier(&mut self) {

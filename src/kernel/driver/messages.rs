@@ -17,7 +17,11 @@ impl<C: Container> Driver<C> {
         match channel {
             Channel::Iopub => {
                 if let Some(running) = self.running.as_mut().filter(|running| running.id == parent) {
+                    let begun = running.has_begun();
                     running.iopub(parsed);
+                    if !begun && running.has_begun() {
+                        self.advance_interrupt().await;
+                    }
                 }
             }
             Channel::Shell => self.shell_reply(parent, parsed),
