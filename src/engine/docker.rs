@@ -199,6 +199,15 @@ impl Engine for Docker {
         self.pid_of_container(id).boxed()
     }
 
+    fn identity(&self) -> BoxFuture<'_, Option<String>> {
+        async {
+            let abilities = self.abilities().await.ok()?;
+            // An address alone can be a tunnel to one engine today and to another tomorrow; an id alone can be shared by two on one machine.
+            abilities.engine.as_ref().map(|id| format!("{} {id}", self.address))
+        }
+        .boxed()
+    }
+
     fn mounts_host_directories(&self) -> bool {
         self.is_local()
     }

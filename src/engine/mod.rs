@@ -80,6 +80,12 @@ pub trait Engine: fmt::Debug + Send + Sync {
     /// The engine was lost.
     fn pid<'a>(&'a self, id: &'a ContainerId) -> BoxFuture<'a, Result<Option<u32>, Error>>;
 
+    /// What tells this engine from any other, the same for every process and for as long as its containers are there; none if nothing does. What
+    /// another one does not know may live here.
+    fn identity(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Whether a read-only mount of a host directory can be expected to work, which the socket link needs.
     fn mounts_host_directories(&self) -> bool;
 }

@@ -77,7 +77,7 @@ async fn attach(engine: Arc<dyn Engine>, name: String, defaults: Defaults) -> Re
     if found.state != "running" {
         return Err(not_running(&found));
     }
-    let directory = HostDirectory::reopen(&found.directory)?;
+    let directory = HostDirectory::reopen(&found.directory, engine.as_ref()).await?;
     let listener = if found.mounted { SocketListener::bind(&directory.mounted(), directory.path()).ok() } else { None };
     let mut container = SessionContainer::watch(Arc::clone(&engine), found.container.clone(), directory)?;
     let pid = engine.pid(&found.container).await?;

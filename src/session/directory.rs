@@ -11,6 +11,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::getuid;
 
 use super::registry::Lease;
+use crate::Engine;
 use crate::error::{Error, Kind};
 
 /// A session's directory, held by a lock that ends with the process.
@@ -23,22 +24,36 @@ pub(crate) struct HostDirectory {
 
 impl HostDirectory {
     /// Makes and locks the directory of a new session.
-    pub(super) fn create(lease: Lease) -> Result<Self, Error> {
+    pub(super) async fn create(lease: Lease, engine: &dyn Engine) -> Result<Self, Error> {
         let id = uuid::Uuid::new_v4().simple().to_string().split_off(20);
+        let engine = engine.identity().await;
         let directory = Self::open(id, true)?;
-        // Written after the lock is held: a sweep leaves a directory alone that does not say this yet.
-        (&directory.lock)
-            .write_all(lease.word().as_bytes())
-            .map_err(|error| Error::new(Kind::Io, "cannot write into the session's directory").with_source(error))?;
+        directory.mark(lease, engine)?;
         Ok(directory)
     }
 
-    /// Locks the directory of a session that runs, making it anew if it is gone.
-    pub(super) fn reopen(id: &str) -> Result<Self, Error> {
+    /// Locks the directory of a detached session that runs, making it anew if it is gone.
+    pub(super) async fn reopen(id: &str, engine: &dyn Engine) -> Result<Self, Error> {
+        let directory = Self::open_by_label(id)?;
+        if directory.lock.metadata().is_ok_and(|lock| lock.len() == 0) {
+            directory.mark(Lease::Detached, engine.identity().await)?;
+        }
+        Ok(directory)
+    }
+
+    fn open_by_label(id: &str) -> Result<Self, Error> {
         if id.is_empty() || id.len() > 32 || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(Error::new(Kind::Protocol, "cannot read the session's label of its host directory"));
         }
         Self::open(id.to_owned(), false)
+    }
+
+    /// Says in the lock's file whose it is. Done while it is held: a sweep leaves a directory alone that does not say this yet.
+    fn mark(&self, lease: Lease, engine: Option<String>) -> Result<(), Error> {
+        let mark = format!("{} {}", lease.word(), engine.unwrap_or_default());
+        (&self.lock)
+            .write_all(mark.as_bytes())
+            .map_err(|error| Error::new(Kind::Io, "cannot write into the session's directory").with_source(error))
     }
 
     fn open(id: String, new: bool) -> Result<Self, Error> {
@@ -93,13 +108,18 @@ impl HostDirectory {
     }
 }
 
-/// Removes the directories of owned sessions that nobody holds any more, and spill files that belong to no session. A detached
-/// session may live in an engine that this process does not know; its directory goes when it is stopped or pruned, or at logout.
-pub(super) fn sweep() {
+/// Removes the directories of sessions that nobody holds and that `is_over` says are of no use, and spill files that
+/// belong to no session.
+pub(super) fn sweep(is_over: impl Fn(&str, Lease, &str) -> bool) {
     let Ok(base) = base() else { return };
     for path in entries(&base) {
-        let owned = std::fs::read_to_string(path.join("lock")).is_ok_and(|word| word == Lease::Owned.word());
-        if owned && let Ok(Some(_lock)) = lock(&path) {
+        let Some(id) = path.file_name().and_then(|id| id.to_str()) else { continue };
+        let mark = std::fs::read_to_string(path.join("lock")).unwrap_or_default();
+        let (word, engine) = mark.split_once(' ').unwrap_or((&mark, ""));
+        let Some(lease) = Lease::of_word(word) else { continue };
+        if is_over(id, lease, engine)
+            && let Ok(Some(_lock)) = lock(&path)
+        {
             tracing::debug!(path = %path.display(), "removing the directory of a session that is over");
             let _ = std::fs::remove_dir_all(&path);
         }
@@ -118,7 +138,7 @@ pub(super) fn is_held(id: &str) -> bool {
 
 /// Removes the directory of a session that was ended by its name, unless somebody still holds it and will.
 pub(super) fn remove(id: &str) {
-    if let Ok(directory) = HostDirectory::reopen(id) {
+    if let Ok(directory) = HostDirectory::open_by_label(id) {
         directory.remove();
     }
 }

@@ -1,5 +1,7 @@
 //! Removes what dead controllers left, and nothing of anybody else.
 
+use std::collections::HashSet;
+
 use super::directory;
 use super::registry::{self, Lease, SessionSummary};
 use crate::{Engine, Error, Session};
@@ -24,7 +26,7 @@ impl Session {
                 removed.push(session.name.clone());
             }
         }
-        directory::sweep();
+        sweep_host(engine).await?;
         Ok(removed)
     }
 }
@@ -42,7 +44,21 @@ pub(super) async fn sweep(engine: &dyn Engine) {
         }
         Err(error) => tracing::warn!(%error, "sessions of dead controllers could not be looked for"),
     }
-    directory::sweep();
+    if let Err(error) = sweep_host(engine).await {
+        tracing::warn!(%error, "what is left of detached sessions could not be looked for");
+        directory::sweep(|_, lease, _| lease == Lease::Owned);
+    }
+}
+
+/// Removes what this machine has of owned sessions that nobody holds, and of detached ones that this engine does not know any more. One of
+/// another engine may live there.
+async fn sweep_host(engine: &dyn Engine) -> Result<(), Error> {
+    // Listed now: a session that was started since the last look may have been let go already.
+    let known: HashSet<String> = registry::all(engine).await?.into_iter().map(|session| session.directory).collect();
+    let identity = engine.identity().await;
+    let is_ours = |other: &str| identity.as_deref() == Some(other);
+    directory::sweep(|id, lease, engine| lease == Lease::Owned || (is_ours(engine) && !known.contains(id)));
+    Ok(())
 }
 
 /// An owned session whose controller is certainly gone. Its lease inside may have some seconds left, or, where the controller died

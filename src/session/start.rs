@@ -58,7 +58,7 @@ where
 async fn launch(engine: Arc<dyn Engine>, builder: SessionBuilder, name: String) -> Result<Session, Error> {
     builder.specification(&name, "")?;
     sweep_once(&engine)?;
-    let directory = HostDirectory::create(builder.lease)?;
+    let directory = HostDirectory::create(builder.lease, engine.as_ref()).await?;
     let (mut spec, expires) = builder.specification(&name, directory.id())?;
     let listener = listener(&builder, engine.as_ref(), &directory)?;
     if listener.is_some() {

@@ -1,11 +1,12 @@
 //! Sessions that end from the inside, with nobody there.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cellblock::{Engine as _, Exit};
 
 use crate::controller;
-use crate::lab::{Ask as _, Lab, on, within};
+use crate::lab::{Ask as _, Lab, on, runtime_directory, within};
 use crate::reattach::kill_in;
 
 const IDLE: i64 = 11;
@@ -111,6 +112,36 @@ async fn a_session_lives_as_long_as_somebody_comes_back() {
             visits += 1;
         }
         assert!(visits > 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_on_the_host_outlives_a_session_that_ended_with_nobody_there() {
+    on(async |lab| {
+        let mut left = Vec::new();
+        for what in ["started", "pruned"] {
+            let name = lab.start(what, ["--idle-timeout", "1s"]);
+            let end = lab.end_of(&name).await;
+            let session = lab.attach(&name).await;
+            let spill = session.cell("print('x' * 3_000_000)").await.stdout.spill.expect("a file with all of it");
+            session.detach().await.expect("it lets go");
+            let id = spill.parent().and_then(Path::file_name).expect("its directory").to_owned();
+            let directory = runtime_directory().join(id);
+            assert!(directory.exists() && spill.exists());
+            ends(lab, &name, end, IDLE, Duration::from_secs(10)).await;
+            left.push((directory, spill));
+            // Whoever starts next looks after what nobody else does; `prune` is for who starts nothing.
+            if what == "started" {
+                lab.start("next", []);
+            } else {
+                assert_eq!(controller::run(["prune"]).code, Some(0));
+            }
+            within(Duration::from_secs(5), format!("{what}: it is gone"), async || {
+                left.iter().all(|(directory, spill)| !directory.exists() && !spill.exists())
+            })
+            .await;
+        }
     })
     .await;
 }

@@ -88,6 +88,10 @@ impl Engine for Recording {
         self.inner.pid(id)
     }
 
+    fn identity(&self) -> BoxFuture<'_, Option<String>> {
+        self.inner.identity()
+    }
+
     fn mounts_host_directories(&self) -> bool {
         self.inner.mounts_host_directories()
     }

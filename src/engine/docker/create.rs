@@ -41,14 +41,16 @@ impl Docker {
         Ok(id)
     }
 
+    pub(super) async fn abilities(&self) -> Result<&Abilities, Error> {
+        let ask = || Abilities::ask(&self.client, self.is_podman, self.is_local());
+        self.abilities
+            .get_or_try_init(ask)
+            .await
+            .map_err(|error| failed(Kind::Engine, "cannot ask the container engine which limits it can hold", error))
+    }
+
     async fn check_limits(&self, spec: &ContainerSpec, id: &ContainerId, warnings: &[String]) -> Result<(), Error> {
-        let abilities = async {
-            let ask = || Abilities::ask(&self.client, self.is_podman, self.is_local());
-            self.abilities.get_or_try_init(ask).await.map_err(|error| {
-                failed(Kind::Engine, "cannot ask the container engine which limits it can hold", error)
-            })
-        };
-        let (abilities, inspected) = tokio::try_join!(abilities, self.inspect(id))?;
+        let (abilities, inspected) = tokio::try_join!(self.abilities(), self.inspect(id))?;
         let Some(inspected) = inspected else {
             return Err(Error::new(Kind::Gone, format!("container {id} was removed as soon as it was created")));
         };

@@ -87,6 +87,8 @@ fn size(bytes: u64) -> String {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Info {
+    #[serde(rename = "ID")]
+    id: Option<String>,
     memory_limit: Option<bool>,
     swap_limit: Option<bool>,
     pids_limit: Option<bool>,
@@ -97,6 +99,8 @@ struct Info {
 /// What the engine can hold a container to, by its own account.
 #[derive(Debug)]
 pub(super) struct Abilities {
+    /// The engine's own id, if it keeps one.
+    pub(super) engine: Option<String>,
     missing: Vec<&'static str>,
     seccomp: bool,
     host_swaps: bool,
@@ -119,7 +123,9 @@ impl Abilities {
         let seccomp = info.security_options.as_ref().is_none_or(|options| {
             options.iter().any(|option| option.contains("name=seccomp") && !option.contains("profile=unconfined"))
         });
-        Self { missing: missing.collect(), seccomp, host_swaps }
+        // Podman answers Docker's question with another one each time.
+        let engine = info.id.clone().filter(|id| !id.is_empty() && !is_podman);
+        Self { engine, missing: missing.collect(), seccomp, host_swaps }
     }
 
     /// Checks a created container: a limit that the engine ignores is an error.
@@ -189,7 +195,7 @@ mod tests {
     }
 
     fn able() -> Abilities {
-        Abilities { missing: Vec::new(), seccomp: true, host_swaps: true }
+        Abilities { engine: None, missing: Vec::new(), seccomp: true, host_swaps: true }
     }
 
     #[test]

@@ -194,3 +194,14 @@ async fn what_would_open_the_container_is_refused_before_the_engine_is_asked() {
     }
     assert_eq!(seen.requests(), ["GET /version"]);
 }
+
+#[tokio::test]
+async fn an_engine_is_known_by_its_address_and_its_id() {
+    let (_directory, engine, _) = docker(&[VERSION, ("GET /info", 200, r#"{"ID":"AD3S:HKUH"}"#)]).await;
+    assert_eq!(engine.identity().await, Some(format!("{} AD3S:HKUH", engine.address())));
+    let podman = r#"{"Version":"4.3.1","ApiVersion":"1.41","Components":[{"Name":"Podman Engine"}]}"#;
+    let answers: Answers =
+        Box::leak(Box::new([("GET /version", 200, podman), ("GET /info", 200, r#"{"ID":"another each time"}"#)]));
+    let (_directory, engine, _) = docker(answers).await;
+    assert_eq!(engine.identity().await, None);
+}
