@@ -146,12 +146,15 @@ pub(super) fn remove(id: &str) {
 /// Where a session's long texts go: on a disk, not in the memory that a runtime directory usually is.
 pub(super) fn spill_path(id: &str) -> Result<PathBuf, Error> {
     let base = spill_base();
+    base.parent().map_or(Ok(()), own_directory)?;
     own_directory(&base)?;
     Ok(base.join(id))
 }
 
+/// One for each place of directories: where the environment differs, so do they, and what is nobody's here may be somebody's there.
 fn spill_base() -> PathBuf {
-    PathBuf::from(format!("/var/tmp/cellblock-{}", getuid().as_raw()))
+    let place = base_path().display().to_string().trim_start_matches('/').replace('/', "-");
+    PathBuf::from(format!("/var/tmp/cellblock-{}", getuid().as_raw())).join(place)
 }
 
 fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
@@ -167,19 +170,23 @@ fn lock(directory: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// `$XDG_RUNTIME_DIR/cellblock`, for root `/run/cellblock`, else `/tmp/cellblock-UID`; checked to be ours alone.
+/// Where the directories are, checked to be ours alone.
 fn base() -> Result<PathBuf, Error> {
-    let uid = getuid();
-    let path = if uid.is_root() {
-        PathBuf::from("/run/cellblock")
-    } else {
-        std::env::var_os("XDG_RUNTIME_DIR")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute() && path.as_os_str().len() <= 48)
-            .map_or_else(|| PathBuf::from(format!("/tmp/cellblock-{}", uid.as_raw())), |path| path.join("cellblock"))
-    };
+    let path = base_path();
     own_directory(&path)?;
     Ok(path)
+}
+
+/// `$XDG_RUNTIME_DIR/cellblock`, for root `/run/cellblock`, else `/tmp/cellblock-UID`.
+fn base_path() -> PathBuf {
+    let uid = getuid();
+    if uid.is_root() {
+        return PathBuf::from("/run/cellblock");
+    }
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute() && path.as_os_str().len() <= 48)
+        .map_or_else(|| PathBuf::from(format!("/tmp/cellblock-{}", uid.as_raw())), |path| path.join("cellblock"))
 }
 
 /// Makes a 0700 directory, or checks that the one that is there is ours, no symbolic link, and closed to others.

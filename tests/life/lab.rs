@@ -177,7 +177,8 @@ pub(crate) fn runtime_directory() -> PathBuf {
 }
 
 pub(crate) fn spill_directory() -> PathBuf {
-    PathBuf::from(format!("/var/tmp/cellblock-{}", rustix::process::getuid().as_raw()))
+    let place = runtime_directory().display().to_string().trim_start_matches('/').replace('/', "-");
+    PathBuf::from(format!("/var/tmp/cellblock-{}", rustix::process::getuid().as_raw())).join(place)
 }
 
 pub(crate) fn files_below(directory: &Path) -> Vec<PathBuf> {

@@ -12,3 +12,4 @@ mod holders;
 mod leases;
 mod leftovers;
 mod reattach;
+mod users;
