@@ -101,6 +101,14 @@ impl Lab {
         format!("{:?}", inspected.expect("its inspection"))
     }
 
+    /// The kernel that runs in a session, as this machine sees it.
+    pub(crate) async fn kernel(&self, session: &str) -> Kernel {
+        let id = self.container(session).await.expect("its container").id;
+        let init = self.docker.pid(&id).await.expect("the engine is there").expect("it runs");
+        let keeper = child_of(&init.to_string()).expect("a keeper");
+        Kernel(child_of(&keeper).expect("a kernel"))
+    }
+
     /// What the container's own log holds.
     pub(crate) async fn log(&self, session: &str) -> String {
         let id = self.container(session).await.expect("its container").id;
@@ -130,6 +138,21 @@ impl Lab {
             }
         }
     }
+}
+
+/// A process of this machine, by its pid.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kernel(String);
+
+impl Kernel {
+    pub(crate) async fn until_gone(&self) {
+        until("the kernel is gone", async || !Path::new("/proc").join(&self.0).exists()).await;
+    }
+}
+
+fn child_of(pid: &str) -> Option<String> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next().map(str::to_owned)
 }
 
 fn prefix() -> String {

@@ -6,7 +6,7 @@ use cellblock::{Event, Rung, Session, State, Status};
 use futures_util::StreamExt as _;
 
 use crate::controller::{self, Controller};
-use crate::lab::{Ask as _, Lab, as_data, on, until};
+use crate::lab::{Ask as _, Lab, as_data, on};
 
 /// Waits for a gate that the test opens from outside, whoever is there.
 pub(crate) const GATE: &str = "
@@ -28,14 +28,8 @@ fn kill_in_with<const N: usize>(session: &str, code: &str, args: [&str; N]) {
 }
 
 impl Lab {
-    /// Waits until the kernel that wrote its pid there is no more.
-    async fn until_kernel_is_gone(&self, session: &str) {
-        let script = "! kill -0 $(cat /workspace/pid) 2>/dev/null";
-        until("the kernel is gone", async || self.succeeds(session, &["/bin/sh", "-c", script]).await).await;
-    }
-
     /// Waits for the end of the latest cell as one who only watches, and so is no controller.
-    async fn until_cell_ended(&self, session: &str) {
+    pub(crate) async fn until_cell_ended(&self, session: &str) {
         let mut events = Session::watch(self.engine(), session).await.expect("it can be watched");
         while let Some(event) = events.next().await {
             if matches!(event.expect("the watch goes well"), Event::Done(_)) {
@@ -111,13 +105,14 @@ async fn dies_alone(lab: &Lab, what: &str, code: &str, args: &[&str]) -> (Sessio
     let name = lab.name(what);
     let started = controller::run(["session", "start", &name, "--image", &lab.image].iter().chain(args));
     assert_eq!(started.code, Some(0), "{}", started.stderr);
-    let file = "open('kept', 'w').write('here')\nopen('pid', 'w').write(str(os.getpid()))";
+    let kernel = lab.kernel(&name).await;
+    let file = "open('kept', 'w').write('here')";
     kill_in(
         &name,
         &format!("x = 1\n{file}\nprint('begun', flush=True)\ngate('go')\nprint('last words', flush=True)\n{code}"),
     );
     lab.open_gate(&name, "go").await;
-    lab.until_kernel_is_gone(&name).await;
+    kernel.until_gone().await;
     let session = lab.attach(&name).await;
     let left = session.left().await;
     let Status::KernelDied(death) = &left.status else { panic!("{:?}", left.status) };
@@ -159,15 +154,33 @@ async fn out_of_memory_with_nobody_there_is_named() {
 async fn a_death_with_nobody_there_has_its_exit_code() {
     on(async |lab| {
         let name = lab.start("dead", []);
-        kill_in(&name, "open('pid', 'w').write(str(os.getpid()))\nprint('begun', flush=True)\ngate('go')\nos._exit(3)");
+        let kernel = lab.kernel(&name).await;
+        kill_in(&name, "print('begun', flush=True)\ngate('go')\nos._exit(3)");
         lab.open_gate(&name, "go").await;
-        lab.until_kernel_is_gone(&name).await;
+        kernel.until_gone().await;
         let ended = controller::run(["session", "result", &name]);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(4), "begun\n"), "{}", ended.stderr);
         assert!(ended.stderr.contains("the kernel died: exit code 3"), "{}", ended.stderr);
         assert!(ended.stderr.contains("variables are gone, files are kept"), "{}", ended.stderr);
         let next = controller::run(["run", "--session", &name, "-c", "1 + 1"]);
         assert_eq!((next.code, next.stdout.as_str()), (Some(0), "2\n"), "{}", next.stderr);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_death_that_nobody_asks_about_is_told_by_the_next_run() {
+    on(async |lab| {
+        let name = lab.start("unasked", []);
+        let kernel = lab.kernel(&name).await;
+        kill_in(&name, "x = 1\nprint('begun', flush=True)\ngate('go')\nos._exit(3)");
+        lab.open_gate(&name, "go").await;
+        kernel.until_gone().await;
+        let next = controller::run(["run", "--session", &name, "-c", "'x' in globals()"]);
+        assert_eq!((next.code, next.stdout.as_str()), (Some(0), "False\n"), "{}", next.stderr);
+        assert!(next.stderr.contains("the kernel was restarted: variables are gone"), "{}", next.stderr);
+        let last = controller::run(["run", "--session", &name, "-c", "1 + 1"]);
+        assert_eq!((last.stdout.as_str(), last.stderr.as_str()), ("2\n", ""), "it is told once");
     })
     .await;
 }
@@ -196,10 +209,11 @@ async fn a_deadline_with_nobody_there_interrupts() {
 async fn a_deadline_with_nobody_there_costs_stubborn_code_its_kernel() {
     on(async |lab| {
         let name = lab.start("stubborn", []);
-        let code = "x = 1\nopen('pid', 'w').write(str(os.getpid()))\nprint('begun', flush=True)\nwhile True:\n    \
+        let kernel = lab.kernel(&name).await;
+        let code = "x = 1\nprint('begun', flush=True)\nwhile True:\n    \
                     try: time.sleep(60)\n    except BaseException: print('no', flush=True)";
         kill_in_with(&name, code, ["--timeout", "1s"]);
-        lab.until_kernel_is_gone(&name).await;
+        kernel.until_gone().await;
         let session = lab.attach(&name).await;
         let left = session.left().await;
         assert_eq!((left.status, left.state), (Status::TimedOut, State::KernelRestarted));
