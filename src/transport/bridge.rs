@@ -224,7 +224,10 @@ impl Bridge {
 
     /// Ends the kernel of the generation before, if there is one, and forks the next.
     pub(crate) async fn start(&mut self, before: u64, timeout: Duration) -> Result<Launched, BridgeError> {
-        let generation = before + 1;
+        // What the relay says of a kernel can be forged.
+        let generation = before
+            .checked_add(1)
+            .ok_or_else(|| BridgeError::Unreadable("a kernel of the last generation that there can be".to_owned()))?;
         let descriptors = match &self.opener {
             Opener::Relay { .. } => Vec::new(),
             Opener::Socket(directory) => directory.listen(generation)?,
@@ -408,3 +411,6 @@ fn read<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, BridgeError> {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
