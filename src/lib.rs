@@ -3,6 +3,9 @@
 mod engine;
 mod error;
 mod execution;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod kernel;
 mod protocol;
 mod session;

@@ -5,6 +5,8 @@
 mod bridge;
 mod channels;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod guard;
 mod link;
 mod pump;

@@ -38,7 +38,7 @@ pub(crate) enum ChannelWriter {
 }
 
 impl ChannelReader {
-    async fn chunk(&mut self) -> std::io::Result<Option<Bytes>> {
+    pub(super) async fn chunk(&mut self) -> std::io::Result<Option<Bytes>> {
         match self {
             Self::Socket(half) => read_chunk(half).await,
             Self::Relay(reader) => Ok(reader.chunk().await),
@@ -47,7 +47,7 @@ impl ChannelReader {
 }
 
 impl ChannelWriter {
-    async fn write_all(&mut self, bytes: Bytes) -> std::io::Result<()> {
+    pub(super) async fn write_all(&mut self, bytes: Bytes) -> std::io::Result<()> {
         match self {
             Self::Socket(half) => half.write_all(&bytes).await,
             Self::Relay(writer) => writer.write_all(bytes).await,
