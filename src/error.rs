@@ -27,6 +27,7 @@ pub(crate) enum Kind {
     ImageMissing,
     NameTaken,
     NoSuchSession,
+    NoSuchFile,
     Held,
     Gone,
     Start,
@@ -120,6 +121,12 @@ impl Error {
     #[must_use]
     pub fn is_no_such_session(&self) -> bool {
         self.kind() == Kind::NoSuchSession
+    }
+
+    /// There is no such file or directory in the session.
+    #[must_use]
+    pub fn is_no_such_file(&self) -> bool {
+        self.kind() == Kind::NoSuchFile
     }
 
     /// Another controller holds the session.

@@ -3,6 +3,7 @@
 mod engine;
 mod error;
 mod execution;
+mod files;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -21,6 +22,7 @@ pub use execution::{
     Death, Event, Execution, MimeBundle, Output, PythonError, Rung, State, Status, TerminalFilter, Text, Timing, Usage,
     colour_only,
 };
+pub use files::{Download, FileEntry, FileKind, FileReader, Files, Progress, SkipReason, Skipped, Transfer, Upload};
 pub use kernel::{OnDrop, StdinRequest};
 pub use session::{
     Attach, Completeness, Completion, DEFAULT_IMAGE, Lease, LinkPolicy, Run, RunStream, Script, ScriptStream, Session,

@@ -1,4 +1,4 @@
-"""Entry point: `python -I …/bridge init|relay|script`, or `bin/bridge`."""
+"""Entry point: `python -I …/bridge init|relay|script|files`, or `bin/bridge`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if not __package__:
     # Run as a directory: what is importable must be the package, not its files.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-USAGE = "usage: bridge init [options] | bridge relay [--runtime-dir DIR] | bridge script [--runtime-dir DIR] ID"
+USAGE = "usage: bridge init [options] | bridge relay [--runtime-dir DIR] | bridge script ID | bridge files"
 
 
 def main(argv: list[str]) -> int:
@@ -22,6 +22,10 @@ def main(argv: list[str]) -> int:
         from bridge import script
 
         return script.main(argv[1:])
+    if argv[:1] == ["files"]:
+        from bridge import files
+
+        return files.main(argv[1:])
     if argv[:1] == ["init"]:
         from bridge import init
 

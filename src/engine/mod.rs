@@ -5,6 +5,7 @@ mod docker;
 #[cfg(test)]
 mod fake;
 mod image;
+mod programs;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,7 @@ use crate::Error;
 
 pub use docker::Docker;
 pub use image::{BuildEvent, Image, ImageBuild, ImageTarget};
+pub(crate) use programs::{BRIDGE, Programs};
 
 /// A container engine: what a session needs of Docker, Podman or, later, Kubernetes.
 ///

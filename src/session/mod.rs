@@ -29,6 +29,7 @@ pub use watch::Watch;
 
 use self::script::Place;
 use crate::error::Ran;
+use crate::files::Files;
 use crate::kernel::{Command, Handle, Recovered};
 use crate::{Engine, Error, Execution};
 
@@ -74,7 +75,7 @@ impl Session {
     /// The engine that runs it.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
-        &self.0.place.engine
+        self.0.place.programs.engine()
     }
 
     /// Runs a cell and returns what came of it. Cells run one at a time, in the order in which their futures were first polled.
@@ -114,6 +115,12 @@ impl Session {
         let execution = waiting.await.map_err(|_| self.0.handle.gone(attempted, Ran::Unknown))??;
         self.0.handle.send(Command::Delivered, attempted).await?;
         Ok(Some(execution))
+    }
+
+    /// The files of the session's work directory.
+    #[must_use]
+    pub fn files(&self) -> Files {
+        Files::new(self.0.handle.clone(), self.0.place.programs.clone())
     }
 
     /// Interrupts the running cell, if one runs: a `KeyboardInterrupt` in the user's code. Returns once the kernel has taken the

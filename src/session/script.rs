@@ -17,13 +17,13 @@ use tracing::Instrument as _;
 
 use super::builder::{Defaults, check_span};
 use super::{Session, runtime};
+use crate::engine::Programs;
 use crate::error::{Error, Kind, Ran};
 use crate::execution::{SpillDirectory, State};
 use crate::kernel::OnDrop;
 use crate::shell::{
     Attendance, Attended, End, Program, Request, ScriptEvent, ScriptOutcome, ScriptStatus, ScriptTiming, Shell, attend,
 };
-use crate::{ContainerId, Engine};
 
 /// Events that wait for a slow consumer; each has at most 64 KiB.
 const EVENTS: usize = 16;
@@ -64,8 +64,7 @@ impl Session {
 
 /// Where scripts run. It does not keep the session: that is its handles' affair.
 pub(super) struct Place {
-    pub(super) engine: Arc<dyn Engine>,
-    pub(super) container: ContainerId,
+    pub(super) programs: Programs,
     pub(super) image: String,
     pub(super) defaults: Defaults,
     pub(super) spills: Option<SpillDirectory>,
@@ -210,8 +209,7 @@ impl Place {
     ) -> Result<ScriptOutcome, Error> {
         let submitted = Instant::now();
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let argv = ["/opt/cellblock/bin/bridge", "script", &id];
-        let exec = self.engine.exec(&self.container, &argv).await.map_err(|error| {
+        let exec = self.programs.start(&["script", &id]).await.map_err(|error| {
             let kind = error.kind();
             Error::new(kind, request.attempted()).with_source(error)
         })?;

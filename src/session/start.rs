@@ -14,13 +14,13 @@ use super::directory::{self, HostDirectory};
 use super::registry::{Lease, mark_mounted};
 use super::script::Place;
 use super::{Inner, Session, reaper, runtime};
+use crate::engine::{BRIDGE, Programs};
 use crate::error::{Error, Kind};
 use crate::execution::SpillDirectory;
 use crate::kernel::{Command, Container, Driver, Handle, Settings};
 use crate::transport::{Bridge, BridgeError, Hello, Link, SocketListener, relay_link};
 use crate::{ContainerId, Engine};
 
-const BRIDGE: [&str; 2] = ["/opt/cellblock/bin/bridge", "relay"];
 /// A bridge that can reach the host's socket dials it within milliseconds of its start; a slow machine gets this long.
 const DIAL_WAIT: Duration = Duration::from_secs(3);
 /// The bridge ends the container at its maximum life; the driver does so from outside, should the bridge not.
@@ -148,7 +148,7 @@ pub(super) async fn dial(
 }
 
 pub(super) async fn relay(engine: &dyn Engine, id: &ContainerId) -> Result<Link, Error> {
-    let exec = engine.exec(id, &BRIDGE).await?;
+    let exec = engine.exec(id, &[BRIDGE, "relay"]).await?;
     Ok(relay_link(exec.stdin, exec.stdout))
 }
 
@@ -187,7 +187,6 @@ pub(super) async fn run(
         .inspect_err(|error| tracing::warn!(%error, "long outputs will not be kept whole"))
         .ok()
         .map(SpillDirectory::new);
-    let id = container.id().clone();
     let settings = Settings {
         session: greeted.1.session.clone(),
         private,
@@ -203,6 +202,7 @@ pub(super) async fn run(
     };
     let (sender, commands) = mpsc::channel::<Command>(COMMANDS);
     let ended = Arc::new(OnceLock::new());
+    let programs = Programs::new(engine, container.id().clone(), tokio::runtime::Handle::current());
     let attached = greeted.1.kernel.is_some() || greeted.1.last_exit.is_some();
     match Driver::connect(settings, container, greeted, commands, Arc::clone(&ended)).await {
         Ok((driver, recovered)) => {
@@ -211,7 +211,7 @@ pub(super) async fn run(
                 name,
                 handle: Handle::new(sender, ended),
                 lease,
-                place: Arc::new(Place { engine, container: id, image, defaults, spills }),
+                place: Arc::new(Place { programs, image, defaults, spills }),
                 recovered: Mutex::new(recovered),
             })))
         }

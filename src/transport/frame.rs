@@ -1,12 +1,12 @@
 //! The frames of a link: `u8 stream · u8 kind · u32 length · payload`, big-endian.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio_util::codec::{Decoder, Encoder};
 
 /// The longest payload that a peer may announce.
 pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
 
-const HEADER: usize = 6;
+pub(crate) const HEADER: usize = 6;
 
 /// What a frame says about its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,29 @@ pub(crate) enum Kind {
     Open,
     Close,
     Credit,
+}
+
+/// Reads a frame's header: its stream, its kind, and the length of its payload. The peer may be hostile: the length is checked.
+pub(crate) fn read_header(&[stream, kind, a, b, c, d]: &[u8; HEADER]) -> std::io::Result<(u8, Kind, usize)> {
+    let kind = match kind {
+        0 => Kind::Data,
+        1 => Kind::Open,
+        2 => Kind::Close,
+        3 => Kind::Credit,
+        _ => return Err(invalid("the bridge sent a frame of an unknown kind")),
+    };
+    let length = u32::from_be_bytes([a, b, c, d]) as usize;
+    if length > MAX_PAYLOAD {
+        return Err(invalid("the bridge announced a frame of more than 1 MiB"));
+    }
+    Ok((stream, kind, length))
+}
+
+/// Writes a frame's header.
+pub(crate) fn write_header(stream: u8, kind: Kind, length: usize) -> std::io::Result<[u8; HEADER]> {
+    let length = u32::try_from(length).ok().filter(|&length| length as usize <= MAX_PAYLOAD);
+    let [a, b, c, d] = length.ok_or_else(|| invalid("a frame of more than 1 MiB"))?.to_be_bytes();
+    Ok([stream, kind as u8, a, b, c, d])
 }
 
 /// One frame.
@@ -52,20 +75,10 @@ impl Decoder for FrameCodec {
     type Error = std::io::Error;
 
     fn decode(&mut self, source: &mut BytesMut) -> Result<Option<Frame>, Self::Error> {
-        let Some((&[stream, kind, a, b, c, d], _)) = source.split_first_chunk::<HEADER>() else {
+        let Some((header, _)) = source.split_first_chunk::<HEADER>() else {
             return Ok(None);
         };
-        let kind = match kind {
-            0 => Kind::Data,
-            1 => Kind::Open,
-            2 => Kind::Close,
-            3 => Kind::Credit,
-            _ => return Err(invalid("the bridge sent a frame of an unknown kind")),
-        };
-        let length = u32::from_be_bytes([a, b, c, d]) as usize;
-        if length > MAX_PAYLOAD {
-            return Err(invalid("the bridge announced a frame of more than 1 MiB"));
-        }
+        let (stream, kind, length) = read_header(header)?;
         if source.len() - HEADER < length {
             source.reserve(HEADER + length - source.len());
             return Ok(None);
@@ -79,14 +92,9 @@ impl Encoder<&Frame> for FrameCodec {
     type Error = std::io::Error;
 
     fn encode(&mut self, frame: &Frame, target: &mut BytesMut) -> Result<(), Self::Error> {
-        let length = u32::try_from(frame.payload.len())
-            .ok()
-            .filter(|&length| length as usize <= MAX_PAYLOAD)
-            .ok_or_else(|| invalid("a frame of more than 1 MiB"))?;
+        let header = write_header(frame.stream, frame.kind, frame.payload.len())?;
         target.reserve(HEADER + frame.payload.len());
-        target.put_u8(frame.stream);
-        target.put_u8(frame.kind as u8);
-        target.put_u32(length);
+        target.extend_from_slice(&header);
         target.extend_from_slice(&frame.payload);
         Ok(())
     }
@@ -98,6 +106,8 @@ pub(crate) fn invalid(text: &'static str) -> std::io::Error {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BufMut as _;
+
     use super::*;
 
     #[test]

@@ -18,7 +18,7 @@ mod zmtp;
 
 pub(crate) use bridge::{Bridge, BridgeError, BridgeEvent, CellReport, Hello, KernelExit, Launched};
 pub(crate) use channels::{ChannelError, Channels, Incoming};
-pub(crate) use frame::{Frame, FrameCodec, Kind as FrameKind, MAX_PAYLOAD};
+pub(crate) use frame::{Frame, FrameCodec, HEADER, Kind as FrameKind, MAX_PAYLOAD, read_header, write_header};
 pub(crate) use link::Link;
 pub(crate) use pump::ChannelEnd;
 pub(crate) use recording::Reassembly;

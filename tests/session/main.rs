@@ -21,6 +21,7 @@ mod deaths;
 mod detached;
 mod drops;
 mod events;
+mod files;
 mod interrupts;
 mod ladder;
 mod lifecycle;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -71,14 +72,15 @@ impl ProcessEngine {
         let mut python = Command::new(&self.python);
         python
             .args([flags, BRIDGE, command])
-            .arg("--runtime-dir")
-            .arg(process.directory.join("run"))
             .current_dir(process.directory.join("workspace"))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("LANG", "C.UTF-8")
             .env("HOME", process.directory.join("home"))
             .env("IPYTHONDIR", process.directory.join("home/ipython"));
+        if matches!(command, "init" | "relay") {
+            python.arg("--runtime-dir").arg(process.directory.join("run"));
+        }
         if command == "init" {
             let nothing = process.directory.join("host");
             python.arg("--host-dir").arg(process.host_directory.as_ref().unwrap_or(&nothing));
@@ -103,11 +105,7 @@ impl ProcessEngine {
         std::thread::spawn(move || {
             let status = child.wait();
             let _ = fs::remove_dir_all(directory);
-            let code = status.ok().map(|status| {
-                let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-                i64::from(status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(255))
-            });
-            exit.send_replace(Some(Exit::new(code)));
+            exit.send_replace(Some(Exit::new(status.ok().and_then(exit_code))));
         });
         Ok(())
     }
@@ -169,8 +167,8 @@ impl Engine for ProcessEngine {
 
     fn exec<'a>(&'a self, id: &'a ContainerId, argv: &'a [&'a str]) -> BoxFuture<'a, Result<Exec, Error>> {
         async move {
-            let ["/opt/cellblock/bin/bridge", command @ ("relay" | "script"), args @ ..] = argv else {
-                panic!("{argv:?} is nothing that sessions run in containers");
+            let ["/opt/cellblock/bin/bridge", command, args @ ..] = argv else {
+                panic!("sessions run nothing but the bridge in containers, and not {argv:?}");
             };
             let mut python = self.python(&id.0, "-IS", command)?;
             python.args(args);
@@ -179,18 +177,18 @@ impl Engine for ProcessEngine {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
-                .map_err(|error| Error::engine("cannot start a program", error))?;
+                .map_err(|error| Error::engine("cannot start the bridge's program", error))?;
             let (Some(stdin), Some(stdout), Some(mut stderr)) =
                 (child.stdin.take(), child.stdout.take(), child.stderr.take())
             else {
-                return Err(Error::engine("cannot start a program", "it has no pipes"));
+                return Err(Error::engine("cannot start the bridge's program", "it has no pipes"));
             };
             let end = tokio::spawn(async move {
                 let mut text = Vec::new();
                 let read = stderr.read_to_end(&mut text).await;
                 text.drain(..text.len().saturating_sub(STDERR_KEPT));
                 let status = read.and(child.wait().await);
-                status.map(|status| ExecEnd::new(status.code().map(i64::from), text))
+                status.map(|status| ExecEnd::new(exit_code(status), text))
             });
             let failed = |error: Box<dyn std::error::Error + Send + Sync>| Error::engine("cannot wait", error);
             let end =
@@ -274,6 +272,11 @@ impl AsyncWrite for Closing {
         self.0 = None;
         Poll::Ready(Ok(()))
     }
+}
+
+/// As a container engine tells it.
+fn exit_code(status: ExitStatus) -> Option<i64> {
+    status.code().or(status.signal().map(|signal| 128 + signal)).map(i64::from)
 }
 
 fn gone(id: &str) -> Error {
