@@ -109,11 +109,10 @@ impl Files {
         tokio::select! {
             ended = &mut put => ended,
             fed = feed(reader, size, chunks) => {
+                // Whatever came of it, nothing of it goes on after this.
                 let ended = put.await;
-                match fed {
-                    Err(error) => Err(attempt.error(Kind::Io).with_source(error)),
-                    Ok(()) => ended,
-                }
+                fed.map_err(|error| attempt.error(Kind::Io).with_source(error))?;
+                ended
             }
         }
     }
@@ -144,6 +143,10 @@ impl Files {
     }
 
     /// Looks at a file, a directory or a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing of that name.
     pub async fn stat(&self, path: &str) -> Result<FileEntry, Error> {
         let (attempt, path) = self.attempt("look at", path)?;
         let (programs, runs) = (self.programs.clone(), attempt.clone());

@@ -1,6 +1,6 @@
 //! Benchmarks against a real engine and real clients, with targets that are ratios within one run.
 //!
-//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall]]`
+//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall] [files]]`
 //!
 //! `CELLBLOCK_TEST_PYTHON` is a Python that has `jupyter_client` and `ipykernel`; `CELLBLOCK_TEST_IMAGE` the image
 //! (default `cellblock:base`). `--long` makes the stalls of `stall` last 30 s instead of 3.
@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "a report is what a benchmark is for")]
 
 mod controller;
+mod files;
 mod jupyter;
 mod links;
 mod memory;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use support::Result;
 
-const MEASURES: [&str; 5] = ["warm", "start", "output", "links", "stall"];
+const MEASURES: [&str; 6] = ["warm", "start", "output", "links", "stall", "files"];
 const SHORT_STALL: Duration = Duration::from_secs(3);
 const LONG_STALL: u64 = 30;
 
@@ -77,6 +78,9 @@ async fn run(args: &[String]) -> Result<()> {
     }
     if wanted("stall") {
         stall::measure(stall).await?;
+    }
+    if wanted("files") {
+        files::measure().await?;
     }
     Ok(())
 }
