@@ -14,7 +14,7 @@ use crate::transport::BridgeError;
 const BEGIN_WAIT: Duration = Duration::from_secs(1);
 /// No reply within this: the kernel's control thread is kept from running, and the bridge sends the signal.
 const REPLY_WAIT: Duration = Duration::from_millis(200);
-/// What found no code running is repeated after this: the cell may just have been sent.
+/// What found no code running is repeated after this: the cell may be about to end, or to begin.
 pub(super) const RETRY: Duration = Duration::from_millis(10);
 /// Once the shell answers again, a reply that is still due gets this long: a late `interrupt_request` would hit the next cell.
 const LATE_REPLY_WAIT: Duration = Duration::from_secs(1);
@@ -30,6 +30,8 @@ pub(super) struct Interrupt {
     replied: bool,
     /// Code to interrupt is still waited for; when to ask at the latest.
     ask_at: Option<Instant>,
+    /// It is asked for as soon as the kernel has begun the cell. What comes before can be lost.
+    awaits_cell: bool,
     /// When the bridge is to send SIGINT.
     signal_at: Instant,
     /// The bridge was asked to; its acknowledgement, while it is awaited.
@@ -61,6 +63,7 @@ impl Interrupt {
             sent: now,
             replied: false,
             ask_at: Some(now + BEGIN_WAIT),
+            awaits_cell: true,
             signal_at: now,
             signalled: false,
             acknowledgement: None,
@@ -77,25 +80,27 @@ impl Interrupt {
     }
 
     /// Takes a reply on control; true if it was this interrupt's. One that found no code running is asked for again.
-    pub(super) fn reply(&mut self, parent: &str, idle: bool) -> bool {
+    pub(super) fn reply(&mut self, parent: &str, idle: bool, cell_begun: bool) -> bool {
         let ours = self.request() == Some(parent);
         if ours && idle {
-            self.ask_at = Some(Instant::now() + RETRY);
+            self.ask_at = Some(Instant::now() + if cell_begun { RETRY } else { BEGIN_WAIT });
+            self.awaits_cell = !cell_begun;
         } else {
             self.replied |= ours;
         }
         ours
     }
 
-    /// Whether it is time to ask the kernel, or to ask it again. What comes before the kernel has begun the cell can be lost.
+    /// Whether it is time to ask the kernel, or to ask it again.
     pub(super) fn needs_request(&self, now: Instant, cell_begun: bool) -> bool {
-        self.ask_at.is_some_and(|at| now >= at || (cell_begun && self.request.is_none()))
+        self.ask_at.is_some_and(|at| now >= at || (cell_begun && self.awaits_cell))
     }
 
     pub(super) fn requested(&mut self, request: String) {
         self.request = Some(request);
         self.sent = Instant::now();
         self.ask_at = None;
+        self.awaits_cell = false;
         self.signal_at = self.sent + REPLY_WAIT;
     }
 

@@ -30,8 +30,9 @@ impl<C: Container> Driver<C> {
                     Parsed::Message(message) => message.content_as::<InterruptReply>().unwrap_or_default().idle,
                     Parsed::Elided { .. } => false,
                 };
+                let begun = self.running.as_ref().is_some_and(Running::has_begun);
                 if let Some(interrupt) = &mut self.interrupt
-                    && interrupt.reply(parent, idle)
+                    && interrupt.reply(parent, idle, begun)
                 {
                     self.advance_interrupt().await;
                 }
