@@ -17,7 +17,7 @@ from ipykernel.kernelapp import IPKernelApp
 from traitlets import Float
 from traitlets.config import Config
 
-from bridge import linux, packing, shell, streams
+from bridge import last_words, linux, packing, shell, streams
 from bridge.cgroup import OomWatch
 from bridge.interruptible import InterruptibleKernel
 from bridge.recorder import Recorder
@@ -117,6 +117,7 @@ class App(GivenSockets):
     def init_shell(self) -> None:
         super().init_shell()
         pin_threads(self.shell, sys.stdout, sys.stderr, self.displayhook)
+        last_words.keep(self.iopub_thread, (sys.stdout, sys.stderr), self.listeners[self.iopub_port - 1])
 
 
 def configuration(spec: Spec) -> Config:

@@ -9,7 +9,7 @@ import pytest
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from support import Bridge, Cell, run, wait_until
+from support import PATIENCE, Bridge, Cell, run, wait_until
 
 MIB = 1 << 20
 
@@ -163,8 +163,7 @@ def test_text_comes_before_the_idle_status_of_its_cell(client: BlockingKernelCli
 
 
 def test_text_before_a_sudden_end_is_sent(bridge: Bridge, client: BlockingKernelClient) -> None:
-    # What is still in ZeroMQ's own thread when the process ends at once is lost with it.
-    cell = Cell(client, "import os, time; print('last words', flush=True); time.sleep(0.5); os._exit(0)")
+    cell = Cell(client, "import os; print('last words', flush=True); os._exit(0)")
     while not cell.of("stream"):
         message = client.get_iopub_msg(timeout=5)
         if message["parent_header"].get("msg_id") == cell.msg_id:
@@ -225,3 +224,56 @@ threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
 """
     lines = run(client, code, 60).text().split()
     assert len(lines) == 4 * 2000 * 2
+
+
+def test_what_was_said_before_an_exit_of_the_process_comes_out(bridge: Bridge) -> None:
+    control = bridge.controller()
+    code = """
+import os, sys, threading
+display('shown')
+print('x' * 1_000_000)
+thread = threading.Thread(target=print, args=('from a thread',)); thread.start(); thread.join()
+os.system('echo from a child')
+print('last words', file=sys.stderr, end='')
+os._exit(3)
+"""
+    for _ in range(10):
+        client = bridge.client(control.request("start"))
+        cell = Cell(client, code)
+        assert control.event("exit")["code"] == 3
+        while not cell.text("stderr"):
+            cell.messages.append(client.get_iopub_msg(timeout=PATIENCE))
+        assert cell.text("stderr") == "last words"
+        assert sorted(map(len, cell.text().split("\n"))) == [0, 12, 13, 1_000_000]
+        assert [content["data"]["text/plain"] for content in cell.of("display_data")] == ["'shown'"]
+
+
+def test_an_exit_of_the_process_does_not_wait_for_a_reader_that_stalls(bridge: Bridge) -> None:
+    control = bridge.controller()
+    client = bridge.client(control.request("start"))
+    code = """
+import os, threading
+go_on = threading.Event()
+def leave(): go_on.wait(); os._exit(3)
+threading.Thread(target=leave).start()
+for i in range(20_000):
+    display(i)
+    if i == 1_500: go_on.set()
+"""
+    # Nobody reads what it says.
+    Cell(client, code)
+    assert control.event("exit")["code"] == 3
+
+
+def test_forked_children_exit_at_once(client: BlockingKernelClient) -> None:
+    code = """
+import os, time
+begun = time.monotonic()
+for i in range(20):
+    pid = os.fork()
+    if pid == 0: os._exit(i)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == i
+time.monotonic() - begun
+"""
+    assert float(run(client, code).result()) < 2
+    assert run(client, "print('still here', flush=True)").text() == "still here\n"

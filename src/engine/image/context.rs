@@ -26,6 +26,7 @@ const FILES: &[(&str, &[u8])] = embed![
     "bridge/interrupts.py",
     "bridge/keeper.py",
     "bridge/kernels.py",
+    "bridge/last_words.py",
     "bridge/launcher.py",
     "bridge/lease.py",
     "bridge/links.py",
