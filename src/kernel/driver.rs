@@ -168,9 +168,7 @@ impl<C: Container> Driver<C> {
             if cell.reply.is_closed() && cell.on_drop == super::OnDrop::Interrupt {
                 continue;
             }
-            if self.settings.detached {
-                self.bridge.deadline(cell.timeout, self.settings.grace);
-            }
+            self.bridge.deadline(cell.timeout, self.settings.grace);
             let request = ExecuteRequest::new(&cell.code);
             match self.connection.request(Channel::Shell, "execute_request", &request).await {
                 Ok(id) => {

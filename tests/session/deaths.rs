@@ -27,6 +27,7 @@ tests! {
     container: [
         a_memory_hog_is_named,
         a_child_out_of_memory_leaves_the_kernel,
+        a_child_out_of_memory_is_not_the_death_of_a_later_cell,
         a_removed_container_is_noticed,
         a_full_workspace_is_an_error_in_the_code,
         a_full_tmp_leaves_the_session_alive,
@@ -230,6 +231,15 @@ async fn a_child_out_of_memory_leaves_the_kernel(lab: &Lab) {
     let execution = session.cell(code).await;
     assert_eq!((execution.text(), execution.state), (Some("-9"), State::Kept), "{}", execution.status);
     assert_eq!(session.value("x").await, "1");
+}
+
+async fn a_child_out_of_memory_is_not_the_death_of_a_later_cell(lab: &Lab) {
+    let session = lab.builder().memory(200 << 20).start().await.expect("a session");
+    let code =
+        "import os, subprocess, sys\nsubprocess.run([sys.executable, '-c', \"x = b'x' * (1 << 30)\"]).returncode";
+    assert_eq!(session.value(code).await, "-9");
+    let killed = session.cell("os.kill(os.getpid(), 9)").await;
+    assert_eq!((death(&killed).signal, death(&killed).out_of_memory), (Some(9), false));
 }
 
 async fn a_full_workspace_is_an_error_in_the_code(lab: &Lab) {
