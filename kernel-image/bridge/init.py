@@ -58,6 +58,8 @@ class Bridge:
         self._lease = Lease(self._owned, options.orphan_grace, options.idle, options.max_life, time.monotonic())
         self._deadline = Deadline()
         self._controller: Peer | None = None
+        self._holder: object = None
+        """What the controller calls itself: by that it is known again on another connection."""
         self._terminated = False
         self._watchers: set[Peer] = set()
         # Whoever owns a session reads the channels as long as it lives; only who comes later needs more.
@@ -186,11 +188,8 @@ class Bridge:
             raise Refused("version", f"this bridge speaks version {VERSION}")
         if message.get("watch") is True and peer is not self._controller:
             self._admit_watcher(peer)
-        elif self._controller not in (None, peer):
-            raise Refused("held", "another controller holds this session")
         else:
-            self._controller = peer
-            self._lease.attach()
+            self._admit_controller(peer, message.get("holder"))
         kernel = self._kernels.current
         return {
             "v": VERSION,
@@ -200,6 +199,17 @@ class Bridge:
             "last_exit": self._kernels.last_exit,
             "cell": self._cells.describe(kernel, *self._deadline.left(time.monotonic())),
         }
+
+    def _admit_controller(self, peer: Peer, holder: object) -> None:
+        held = self._controller
+        if held is not None and held is not peer:
+            if holder is None or holder != self._holder:
+                raise Refused("held", "another controller holds this session")
+            # It has lost that connection, which is not seen here yet.
+            self._links.drop(held)
+        self._controller = peer
+        self._holder = holder
+        self._lease.attach()
 
     def _admit_watcher(self, peer: Peer) -> None:
         if len(self._watchers | {peer}) > MAX_WATCHERS:

@@ -93,7 +93,8 @@ impl Handle {
         self.send(command(sender), attempted).await?;
         receiver.await.map_err(|_| match self.ended.get() {
             Some(_) => self.gone(attempted, Ran::Unknown),
-            None => Error::new(Kind::Protocol, attempted).with_source("the kernel was replaced before it answered"),
+            None => Error::new(Kind::Protocol, attempted)
+                .with_source("the kernel, or the link to it, was replaced before it answered"),
         })
     }
 

@@ -194,6 +194,7 @@ async fn death(bridge: &mut Bridge, generation: u64) -> String {
                     _ => "cause unknown".to_owned(),
                 };
             }
+            BridgeEvent::Cut(reason) => return format!("the link was cut: {reason}"),
             BridgeEvent::Gone => return "the bridge is gone".to_owned(),
             BridgeEvent::Exit(_) | BridgeEvent::Stopped { .. } => {}
         }

@@ -4,13 +4,17 @@ use futures_util::future::BoxFuture;
 
 use crate::Error;
 use crate::execution::Usage;
+use crate::transport::{Bridge, Hello};
 
 /// Where the kernel runs. The session implements it over an engine.
-pub(crate) trait Container: Send {
+pub(crate) trait Container: Send + Sync {
     /// Returns once the container has ended, with a sentence that says how.
     ///
     /// Cancel safe: it is asked again after other events.
-    fn ended(&mut self) -> BoxFuture<'_, String>;
+    fn ended(&self) -> BoxFuture<'_, String>;
+
+    /// Reaches its bridge by a new link, in place of one that was lost.
+    fn relink(&self) -> BoxFuture<'_, Result<(Bridge, Hello), Error>>;
 
     /// Kills and removes it.
     fn remove(&mut self) -> BoxFuture<'_, Result<(), Error>>;

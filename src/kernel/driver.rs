@@ -5,6 +5,7 @@ mod end;
 mod interrupts;
 mod loss;
 mod messages;
+mod relink;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -94,6 +95,8 @@ enum End {
     Gone(String),
     Stopped(oneshot::Sender<Result<(), Error>>),
     Released(Option<oneshot::Sender<Result<(), Error>>>),
+    /// The link to a detached session was lost, which may go on.
+    Lost(String),
     /// The last handle was dropped.
     Dropped,
 }

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::command::{Cell, OnDrop};
+use crate::Error;
 use crate::execution::{Collector, Ending, Rung, State, Status, Usage};
 use crate::protocol::{Header, Parsed};
 
@@ -54,6 +55,10 @@ pub(super) struct Running {
     heard: bool,
     /// The kernel has taken it up, as a message of it other than its status says.
     begun: bool,
+    /// The id of the latest such message.
+    pub(super) latest: String,
+    /// An earlier controller sent it.
+    pub(super) recovered: bool,
     /// When the first half of the end came.
     half_since: Option<Instant>,
     probe: Option<String>,
@@ -84,6 +89,8 @@ impl Running {
             last_message: now,
             heard: false,
             begun: false,
+            latest: String::new(),
+            recovered: false,
             half_since: None,
             probe: None,
             reply_lost: false,
@@ -97,6 +104,7 @@ impl Running {
         self.last_message = Instant::now();
         self.heard = true;
         self.begun |= parsed.header().msg_type != "status";
+        self.latest.clone_from(&parsed.header().msg_id);
         if self.recorded.contains(&parsed.header().msg_id) {
             return;
         }
@@ -131,7 +139,7 @@ impl Running {
 
     /// Whether an earlier controller sent it.
     pub(super) fn is_recovered(&self) -> bool {
-        !self.recorded.is_empty()
+        self.recovered
     }
 
     /// The reply went to nobody.
@@ -232,6 +240,13 @@ impl Running {
 
     fn needs_probe(&self) -> bool {
         self.collector.is_idle() && !self.collector.has_reply() && !self.reply_lost && self.probe.is_none()
+    }
+
+    /// Gives the caller an error in place of a result.
+    pub(super) fn fail(self, error: Error) {
+        let Cell { reply, events, .. } = *self.cell;
+        drop(events);
+        let _ = reply.send(Err(error));
     }
 
     /// Gives the result to the caller, once spilled text is on the disk.

@@ -84,7 +84,7 @@ async fn attach(engine: Arc<dyn Engine>, name: String, defaults: Defaults) -> Re
     container.locate(pid);
     let hold = async || {
         let link = dial(engine.as_ref(), &found.container, listener.as_ref(), pid, LinkPolicy::Auto).await?;
-        greet(link).await
+        greet(link, container.holder()).await
     };
     // The directory's lock is ours: a bridge that still counts an earlier controller is about to see its end.
     let until = Instant::now() + RELEASE_WAIT;

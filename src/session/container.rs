@@ -9,9 +9,11 @@ use tokio::sync::watch;
 
 use super::directory::HostDirectory;
 use super::runtime;
+use super::start::{greet, relay};
 use super::usage::Cgroup;
 use crate::execution::Usage;
 use crate::kernel::Container;
+use crate::transport::{Bridge, Hello};
 use crate::{ContainerId, Engine, Error};
 
 /// How long an engine that was lost is left alone.
@@ -23,6 +25,8 @@ pub(super) struct SessionContainer {
     engine: Arc<dyn Engine>,
     id: ContainerId,
     directory: Option<HostDirectory>,
+    /// What this holder calls itself to the bridge.
+    holder: String,
     cgroup: Option<Cgroup>,
     ended: watch::Receiver<Option<String>>,
 }
@@ -39,7 +43,8 @@ impl SessionContainer {
             };
             let _ = sender.send(Some(how));
         })?;
-        Ok(Self { engine, id, directory: Some(directory), cgroup: None, ended })
+        let holder = uuid::Uuid::new_v4().simple().to_string();
+        Ok(Self { engine, id, directory: Some(directory), holder, cgroup: None, ended })
     }
 
     /// Learns where its usage is to be read, if it runs on this machine.
@@ -51,18 +56,28 @@ impl SessionContainer {
         &self.id
     }
 
+    pub(super) fn holder(&self) -> &str {
+        &self.holder
+    }
+
     pub(super) fn directory(&self) -> Option<&HostDirectory> {
         self.directory.as_ref()
     }
 }
 
 impl Container for SessionContainer {
-    fn ended(&mut self) -> BoxFuture<'_, String> {
-        async {
-            let how = self.ended.wait_for(Option::is_some).await;
+    fn ended(&self) -> BoxFuture<'_, String> {
+        let mut ended = self.ended.clone();
+        async move {
+            let how = ended.wait_for(Option::is_some).await;
             how.ok().and_then(|how| how.clone()).unwrap_or_else(|| "the container's watch ended".to_owned())
         }
         .boxed()
+    }
+
+    fn relink(&self) -> BoxFuture<'_, Result<(Bridge, Hello), Error>> {
+        // Works whichever link was lost.
+        async { greet(relay(self.engine.as_ref(), &self.id).await?, &self.holder).await }.boxed()
     }
 
     fn remove(&mut self) -> BoxFuture<'_, Result<(), Error>> {

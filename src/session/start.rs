@@ -73,11 +73,12 @@ async fn launch(engine: Arc<dyn Engine>, builder: SessionBuilder, name: String) 
         }
     };
     let mut container = SessionContainer::watch(Arc::clone(&engine), id.clone(), directory)?;
+    let holder = container.holder().to_owned();
     let started = async {
         engine.start(&id).await?;
         let pid = engine.pid(&id).await?;
         let link = dial(engine.as_ref(), &id, listener.as_ref(), pid, builder.link).await?;
-        Ok((pid, greet(link).await?))
+        Ok((pid, greet(link, &holder).await?))
     };
     let started = tokio::select! {
         started = started => started,
@@ -152,8 +153,8 @@ pub(super) async fn relay(engine: &dyn Engine, id: &ContainerId) -> Result<Link,
     Ok(relay_link(exec.stdin, exec.stdout))
 }
 
-pub(super) async fn greet(link: Link) -> Result<(Bridge, Hello), Error> {
-    Bridge::greet(link, GREETING_WAIT).await.map_err(|error| match error {
+pub(super) async fn greet(link: Link, holder: &str) -> Result<(Bridge, Hello), Error> {
+    Bridge::greet(link, holder, GREETING_WAIT).await.map_err(|error| match error {
         BridgeError::Held => Error::new(Kind::Held, "cannot take hold of the session")
             .with_source(error)
             .with_hint("stop that controller, or wait until it lets go"),

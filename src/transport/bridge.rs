@@ -29,6 +29,8 @@ pub(crate) enum BridgeEvent {
         generation: u64,
         stopped: bool,
     },
+    /// The other side broke the protocol.
+    Cut(String),
     /// The control connection has ended.
     Gone,
 }
@@ -129,6 +131,15 @@ impl std::fmt::Debug for CellReport {
     }
 }
 
+/// What is recorded of a cell.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    /// Each message as its frames.
+    pub(crate) messages: Vec<Vec<Bytes>>,
+    /// How many of them come before those that are lost, if any are.
+    pub(crate) gap: Option<usize>,
+}
+
 /// Why a request to the bridge failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BridgeError {
@@ -174,10 +185,10 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// Says hello over a new link and takes hold of the session.
-    pub(crate) async fn greet(link: Link, timeout: Duration) -> Result<(Self, Hello), BridgeError> {
+    /// Says hello over a new link and takes hold of the session. A holder that has lost its link is known again by its name.
+    pub(crate) async fn greet(link: Link, holder: &str, timeout: Duration) -> Result<(Self, Hello), BridgeError> {
         let mut bridge = Self::over(link);
-        let hello = bridge.hello(json!({ "type": "hello", "v": 1 }), timeout).await?;
+        let hello = bridge.hello(json!({ "type": "hello", "v": 1, "holder": holder }), timeout).await?;
         Ok((bridge, hello))
     }
 
@@ -216,6 +227,11 @@ impl Bridge {
     /// No event is lost.
     pub(crate) async fn event(&mut self) -> BridgeEvent {
         self.events.recv().await.unwrap_or(BridgeEvent::Gone)
+    }
+
+    /// Whether the control connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     pub(crate) fn opener(&self) -> &Opener {
@@ -273,15 +289,11 @@ impl Bridge {
         read(&reply)
     }
 
-    /// The recording of a cell as it is now, each message as its frames, and how many bytes of it are lost. The cell may go on
-    /// faster than it can be read: what is recorded meanwhile is not waited for, and comes on IOPub.
-    pub(crate) async fn recording(
-        &mut self,
-        cell: u64,
-        timeout: Duration,
-    ) -> Result<(Vec<Vec<Bytes>>, u64), BridgeError> {
+    /// The recording of a cell as it is now. The cell may go on faster than it can be read: what is recorded meanwhile is not waited for, and
+    /// comes on IOPub.
+    pub(crate) async fn recording(&mut self, cell: u64, timeout: Duration) -> Result<Recording, BridgeError> {
         let mut reassembly = Reassembly::default();
-        let mut messages = Vec::new();
+        let mut recording = Recording::default();
         let (mut end, mut read) = (None, 0);
         loop {
             let before = reassembly.next();
@@ -291,12 +303,16 @@ impl Bridge {
             }
             let end = *end.get_or_insert(page.total);
             read = page.next.saturating_sub(page.from).saturating_add(read);
-            messages.extend(reassembly.push(&page).map_err(|error| BridgeError::Unreadable(error.to_string()))?);
+            let messages = reassembly.push(&page).map_err(|error| BridgeError::Unreadable(error.to_string()))?;
+            if reassembly.lost() > 0 {
+                recording.gap.get_or_insert(recording.messages.len());
+            }
+            recording.messages.extend(messages);
             if reassembly.next() >= end || reassembly.next() == before || read >= MAX_RECORDING {
                 break;
             }
         }
-        Ok((messages, reassembly.lost()))
+        Ok(recording)
     }
 
     fn tell(&self, message: &serde_json::Value) {
@@ -356,7 +372,16 @@ async fn read_control(
     waiting: Waiting,
     events: mpsc::Sender<BridgeEvent>,
 ) {
-    while let Some(Ok(payload)) = control.recv().await {
+    while let Some(received) = control.recv().await {
+        let payload = match received {
+            Ok(payload) => payload,
+            Err(error) => {
+                if error.kind() == std::io::ErrorKind::InvalidData {
+                    let _ = events.try_send(BridgeEvent::Cut(error.to_string()));
+                }
+                break;
+            }
+        };
         let incoming: Incoming = match read(&payload) {
             Ok(incoming) => incoming,
             Err(error) => {

@@ -40,6 +40,25 @@ def test_a_second_controller_is_told_that_the_session_is_held(bridge: Bridge) ->
     assert wait_until("the session to be free", third.hello)["session"] == session
 
 
+def test_a_controller_that_lost_its_connection_takes_the_session_back(bridge: Bridge) -> None:
+    first = bridge.connect()
+    session = first.request("hello", v=1, holder="us")["session"]
+    generation = first.request("start", fds=0)["generation"]
+    for stranger in ({"holder": "them"}, {"holder": None}, {}):
+        assert bridge.connect().request("hello", v=1, **stranger)["code"] == "held"
+    second = bridge.connect()
+    hello = second.request("hello", v=1, holder="us")
+    assert (hello["session"], hello["kernel"]["generation"]) == (session, generation)
+    assert first.receive() is None
+    assert second.request("ping")["ok"]
+    assert bridge.connect().hello()["code"] == "held"
+
+
+def test_a_controller_without_a_name_is_not_known_again(bridge: Bridge) -> None:
+    bridge.controller()
+    assert bridge.connect().request("hello", v=1, holder=None)["code"] == "held"
+
+
 @pytest.mark.parametrize(
     ("request_", "code"),
     [({"type": "dance"}, "unknown"), ({"type": ["start"]}, "unknown"), ({}, "unknown")],

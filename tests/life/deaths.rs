@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bollard::query_parameters::KillContainerOptions;
-use cellblock::{LinkPolicy, Rung, Session, SessionBuilder, State, Status, Workspace};
+use cellblock::{Event, LinkPolicy, Ran, Rung, Session, SessionBuilder, State, Status, Workspace};
+use futures_util::StreamExt as _;
 
 use crate::controller::{self, Controller};
-use crate::lab::{Ask as _, Lab, as_data, on, until};
+use crate::lab::{Ask as _, Lab, as_data, on};
 use crate::reattach::GATE;
 
 /// A death is told this soon.
@@ -130,7 +131,7 @@ async fn a_container_that_goes_has_its_exit_code() {
 }
 
 impl Lab {
-    async fn kill(&self, session: &str) {
+    pub(crate) async fn kill(&self, session: &str) {
         let id = self.container(session).await.expect("its container").id;
         self.bollard().kill_container(&id.0, None::<KillContainerOptions>).await.expect("it is killed");
     }
@@ -195,24 +196,82 @@ async fn a_container_that_stays_paused_is_bounded_by_the_timeout() {
     .await;
 }
 
+/// Kills the relay: all that has no parent in the container but PID 1, since the engine's exec started it.
+const KILL_RELAY: &str = "
+import os, signal, time
+def kill_relay():
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        if pid != '1' and open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1] == '0':
+            os.kill(int(pid), signal.SIGKILL)
+";
+
 #[tokio::test]
-async fn a_relay_that_is_killed_is_the_end_of_an_owned_session() {
+async fn a_lost_link_is_made_again_and_loses_nothing_of_a_detached_session() {
+    on(async |lab| {
+        let builder = lab.builder("relay").link(LinkPolicy::Relay).detached(true);
+        let session = builder.start().await.expect("a session");
+        session.cell(KILL_RELAY).await;
+        let code = "print('begun', flush=True)\nkill_relay()\nfor i in range(50):\n    print(i, flush=True)\n    \
+                    time.sleep(0.02)\nx = 41\nprint('end')\nx + 1";
+        let lines: String = (0..50).map(|i| format!("{i}\n")).collect();
+        for round in 0..3 {
+            let mut events = session.run_stream(code);
+            let mut heard = String::new();
+            let execution = loop {
+                match events.next().await.expect("Done is the last").expect("the call goes well") {
+                    Event::Stdout(text) => heard.push_str(&text),
+                    Event::Done(execution) => break execution,
+                    _ => {}
+                }
+            };
+            assert_eq!((&execution.status, execution.state), (&Status::Ok, State::Kept), "{round}");
+            assert_eq!(execution.stdout.text, format!("begun\n{lines}end\n"), "{round}");
+            assert_eq!((heard, execution.outputs_left_out), (execution.stdout.text.clone(), 0), "{round}");
+            // Its reply may have been on the way when the link was lost, but not this long before.
+            assert_eq!(execution.text(), Some("42"), "{round}");
+        }
+        // A cell that ends before anybody is there again is had from the recording, its end included.
+        let execution = session.cell("kill_relay()\nprint('last words')\n1 / 0").await;
+        assert_eq!(execution.error().map(|error| error.ename.as_str()), Some("ZeroDivisionError"), "{execution:?}");
+        assert_eq!((execution.stdout.text.as_str(), execution.state), ("last words\n", State::Kept));
+        let execution = session.cell("kill_relay()\nos._exit(3)").await;
+        assert_eq!(execution.status.to_string(), "the kernel died: exit code 3");
+        assert_eq!(execution.state, State::KernelRestarted);
+        session.cell(KILL_RELAY).await;
+        let execution = session.run("kill_relay()\ntime.sleep(60)").timeout(Duration::from_secs(1)).await;
+        let execution = execution.expect("the call goes well");
+        assert_eq!((execution.status, execution.state), (Status::TimedOut, State::Kept));
+        assert_eq!(session.value("1 + 1").await, "2");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lost_link_is_made_again_and_what_it_cost_an_owned_session_is_said() {
     on(async |lab| {
         let session = lab.builder("relay").link(LinkPolicy::Relay).start().await.expect("a session");
-        // All but PID 1, the kernel, its keeper and this shell: what the engine's exec started has no parent here.
-        let code = "
-import os, signal, time
-print('begun', flush=True)
-for pid in filter(str.isdigit, os.listdir('/proc')):
-    if pid != '1' and open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1] == '0':
-        os.kill(int(pid), signal.SIGKILL)
-time.sleep(60)";
+        session.cell(KILL_RELAY).await;
+        // Nothing is recorded of an owned session: what was sent meanwhile is lost, and counted.
         let begun = Instant::now();
-        let execution = session.cell(code).await;
-        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
-        assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);
-        assert_eq!(execution.state, State::ContainerGone);
-        until("what it says is true", async || lab.container(session.name()).await.is_none()).await;
+        let execution = session.cell("x = 41\nkill_relay()\ntime.sleep(2)\nprint('end')\nx + 1").await;
+        assert_eq!((&execution.status, execution.state), (&Status::Ok, State::Kept));
+        assert_eq!((execution.stdout.text.as_str(), execution.text()), ("end\n", Some("42")));
+        assert!(execution.outputs_left_out > 0 && begun.elapsed() < SOON + SOON, "{:?}", begun.elapsed());
+        // One that has ended by then is told as what it is: it ran, and nobody knows how it ended.
+        let begun = Instant::now();
+        let error = session.run("x += 1\nkill_relay()").await.expect_err("nobody knows");
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert!(error.ran() != Ran::Never && !error.is_session_gone() && error.hint().is_some(), "{error:?}");
+        assert_eq!(session.value("x").await, "42");
+        // Between two cells it costs nothing.
+        session.cell("import threading\nthreading.Timer(0.2, kill_relay).start()").await;
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        assert_eq!(session.value("x").await, "42");
+        assert_eq!(
+            session.run("kill_relay()\nos._exit(3)").await.expect("it goes well").status.to_string(),
+            "the kernel died: exit code 3"
+        );
+        assert_eq!(session.value("1 + 1").await, "2");
     })
     .await;
 }

@@ -11,5 +11,6 @@ mod deaths;
 mod holders;
 mod leases;
 mod leftovers;
+mod outage;
 mod reattach;
 mod users;

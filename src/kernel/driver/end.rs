@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::relink::cannot_learn;
 use super::{Driver, End};
 use crate::error::{Error, Kind, Ran};
 use crate::execution::{State, Status};
@@ -38,7 +39,7 @@ impl<C: Container> Driver<C> {
 
     pub(super) async fn end(mut self, end: End) {
         let how = match &end {
-            End::Gone(how) => how.clone(),
+            End::Gone(how) | End::Lost(how) => how.clone(),
             End::Stopped(_) => "the session was stopped".to_owned(),
             End::Released(_) => "the session was let go".to_owned(),
             End::Dropped => "the last handle of the session was dropped".to_owned(),
@@ -58,6 +59,17 @@ impl<C: Container> Driver<C> {
             }
             return;
         }
+        if matches!(end, End::Lost(_)) {
+            self.refuse_waiting(&how);
+            let running = self.running.take();
+            drop(self);
+            if let Some(running) = running {
+                let error = cannot_learn(running.was_heard(), &how)
+                    .with_hint("take hold of the session again: the result is kept there");
+                running.fail(error);
+            }
+            return;
+        }
         let usage = self.container.usage();
         let removed = self.container.remove().await;
         if let Err(error) = &removed {
@@ -66,7 +78,14 @@ impl<C: Container> Driver<C> {
         if let Some(running) = self.running.take() {
             running.finish(Some(Status::ContainerGone(how.clone())), State::ContainerGone, None, usage);
         }
-        let never_ran = || Error::new(Kind::Gone, "running a cell").with_ran(Ran::Never).with_source(how.clone());
+        self.refuse_waiting(&how);
+        if let End::Stopped(reply) = end {
+            let _ = reply.send(removed);
+        }
+    }
+
+    fn refuse_waiting(&mut self, how: &str) {
+        let never_ran = || Error::new(Kind::Gone, "running a cell").with_ran(Ran::Never).with_source(how);
         for cell in self.queue.drain(..) {
             let _ = cell.reply.send(Err(never_ran()));
         }
@@ -74,9 +93,6 @@ impl<C: Container> Driver<C> {
             if let Command::Run(cell) = command {
                 let _ = cell.reply.send(Err(never_ran()));
             }
-        }
-        if let End::Stopped(reply) = end {
-            let _ = reply.send(removed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is lost: a channel, the kernel, the bridge. A kernel is replaced; without its bridge a container is given up.
+//! What is lost: a channel, the kernel. A kernel is replaced.
 
 use std::time::Duration;
 
@@ -19,8 +19,6 @@ const DRAIN: Duration = Duration::from_secs(1);
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// A kernel could not be started: the container's end is waited for so long.
 const EXIT_WAIT: Duration = Duration::from_millis(500);
-/// The bridge has gone: the end of its container is seen within this, or the container is killed.
-const END_WAIT: Duration = Duration::from_secs(3);
 
 impl<C: Container> Driver<C> {
     pub(super) fn channel_ended(&mut self, end: &ChannelEnd) {
@@ -43,10 +41,8 @@ impl<C: Container> Driver<C> {
                 tracing::info!(generation, stopped, "the kernel process was stopped or continued");
                 Ok(())
             }
-            BridgeEvent::Gone => {
-                let how = timeout(END_WAIT, self.container.ended()).await;
-                Err(End::Gone(how.unwrap_or_else(|_| "the link to the container was lost".to_owned())))
-            }
+            BridgeEvent::Cut(reason) => Err(End::Gone(format!("the link to the container was cut: {reason}"))),
+            BridgeEvent::Gone => self.relink().await,
         }
     }
 
