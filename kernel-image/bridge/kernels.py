@@ -119,7 +119,7 @@ class Kernels:
 
     def interrupt(self) -> None:
         """Signals the running cell."""
-        self._send(signal.SIGINT)
+        self._send_interrupt()
         self._send(signal.SIGCONT)
 
     def interrupt_if_needed(self, msg_id: str | None) -> bool:
@@ -132,9 +132,17 @@ class Kernels:
             return False
         taken = self.stock or kernel.page.interrupts.taken
         if taken and kernel.page.interrupts.init_signals(msg_id, kernel.page.started):
-            self._send(signal.SIGINT)
+            self._send_interrupt()
         self._send(signal.SIGCONT)
         return taken
+
+    def _send_interrupt(self) -> None:
+        """To the whole process group, as the kernel itself does: `os.system` waits for a child and nothing else."""
+        if self.current is not None:
+            try:
+                os.killpg(self.current.pid, signal.SIGINT)
+            except OSError:  # just forked, it has no group of its own
+                self._send(signal.SIGINT)
 
     def _send(self, number: int) -> None:
         if self.current is not None:
