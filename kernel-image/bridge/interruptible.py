@@ -11,7 +11,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
-from signal import SIG_IGN, SIGINT, signal
+from signal import SIG_IGN, SIGINT, SIGWINCH, set_wakeup_fd, signal
 from typing import Any, ClassVar
 
 from ipykernel.ipkernel import IPythonKernel
@@ -39,6 +39,12 @@ class InterruptibleKernel(IPythonKernel):
         waker.prepare()
         for kind in COMM_REQUESTS:
             self.shell_handlers[kind] = self._interruptible_handler(self.shell_handlers[kind])
+
+    def start(self) -> None:
+        super().start()  # type: ignore[no-untyped-call]
+        # With a handler of any signal the event loop wakes for all of them: else an interrupted `await` sleeps on.
+        self.io_loop.asyncio_loop.add_signal_handler(SIGWINCH, lambda: None)  # type: ignore[attr-defined]
+        set_wakeup_fd(set_wakeup_fd(-1), warn_on_full_buffer=False)
 
     async def execute_request(self, stream: Any, ident: Any, parent: Any) -> None:
         if in_main_thread():
