@@ -13,26 +13,13 @@ tests! {
         code_that_swallows_interrupts_costs_the_kernel,
     ]
     everywhere: [
-        a_busy_loop_is_interrupted,
-        a_top_level_await_is_interrupted,
         the_timeout_of_the_session_holds_where_none_is_named,
         waiting_in_the_queue_costs_no_time,
-        input_that_nobody_answers_is_interrupted,
     ]
     python: [
-        code_that_catches_everything_costs_the_kernel,
-        code_that_ignores_the_signal_costs_the_kernel,
-        c_code_that_never_returns_costs_the_kernel,
-        c_code_that_returns_late_is_interrupted_or_costs_the_kernel,
-        child_processes_waited_for_are_interrupted,
-        a_thread_waited_for_is_interrupted,
-        an_except_block_gets_exactly_one_interrupt,
         what_an_except_block_prints_is_there,
-        a_stopped_kernel_is_interrupted,
-        a_session_of_timeouts_ends_each_the_same,
     ]
     container: [
-        a_fork_bomb_is_ended,
         a_paused_container_is_killed_at_last,
     ]
 }
@@ -81,65 +68,9 @@ async fn sleeping_code_is_interrupted_at_its_timeout(lab: &Lab) {
     is_interrupted(lab, "import time\ntime.sleep(60)").await;
 }
 
-async fn a_busy_loop_is_interrupted(lab: &Lab) {
-    is_interrupted(lab, "while True: pass").await;
-}
-
-async fn a_top_level_await_is_interrupted(lab: &Lab) {
-    is_interrupted(lab, "import asyncio\nawait asyncio.sleep(60)").await;
-}
-
 async fn code_that_swallows_interrupts_costs_the_kernel(lab: &Lab) {
     costs_the_kernel(lab, "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass")
         .await;
-}
-
-async fn code_that_catches_everything_costs_the_kernel(lab: &Lab) {
-    let code = "import time\nwhile True:\n    try: time.sleep(60)\n    except BaseException: pass";
-    costs_the_kernel(lab, code).await;
-}
-
-async fn code_that_ignores_the_signal_costs_the_kernel(lab: &Lab) {
-    let code = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)";
-    costs_the_kernel(lab, code).await;
-}
-
-async fn c_code_that_never_returns_costs_the_kernel(lab: &Lab) {
-    // Holds the interpreter's lock and looks at no signal.
-    costs_the_kernel(lab, "import itertools\nall(itertools.repeat(True))").await;
-}
-
-async fn c_code_that_returns_late_is_interrupted_or_costs_the_kernel(lab: &Lab) {
-    let session = session(lab, GRACE).await;
-    runs_out(&session, "import re\nre.match('(a+)+$', 'a' * 60 + 'b')").await;
-    session.good("kept = 'here'").await;
-    runs_out(&session, "x = 3 ** (10 ** 9)").await;
-}
-
-async fn child_processes_waited_for_are_interrupted(lab: &Lab) {
-    let session = session(lab, LONG_GRACE).await;
-    for code in ["!sleep 60", "import subprocess\nsubprocess.run(['sleep', '60'])", "import os\nos.system('sleep 60')"]
-    {
-        runs_out(&session, code).await;
-        session.good("kept = 'here'").await;
-    }
-}
-
-async fn a_thread_waited_for_is_interrupted(lab: &Lab) {
-    let code = "import threading, time\nthread = threading.Thread(target=time.sleep, args=(60,), daemon=True)\n\
-                thread.start()\nthread.join()";
-    is_interrupted(lab, code).await;
-}
-
-async fn an_except_block_gets_exactly_one_interrupt(lab: &Lab) {
-    let session = lab.builder().grace(Duration::from_secs(5)).start().await.expect("a session");
-    let code = "import time\nhits = 0\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    hits += 1\n    \
-                try: time.sleep(1.5)\n    except KeyboardInterrupt: hits += 1";
-    for round in 0..2 {
-        let execution = session.run(code).timeout(SHORT).await.expect("the call goes well");
-        assert_eq!((execution.status, execution.rung), (Status::TimedOut, Some(Rung::Interrupt)), "round {round}");
-        assert_eq!((execution.state, session.value("hits").await.as_str()), (State::Kept, "1"), "round {round}");
-    }
 }
 
 async fn what_an_except_block_prints_is_there(lab: &Lab) {
@@ -147,10 +78,6 @@ async fn what_an_except_block_prints_is_there(lab: &Lab) {
     let code = "import time\nprint('before')\ntry: time.sleep(60)\nfinally: print('cleaned up')";
     let execution = session.run(code).timeout(SHORT).await.expect("the call goes well");
     assert_eq!((execution.status, execution.stdout.text.as_str()), (Status::TimedOut, "before\ncleaned up\n"));
-}
-
-async fn a_stopped_kernel_is_interrupted(lab: &Lab) {
-    is_interrupted(lab, "import os, signal, time\nos.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(60)").await;
 }
 
 async fn the_timeout_of_the_session_holds_where_none_is_named(lab: &Lab) {
@@ -168,47 +95,6 @@ async fn waiting_in_the_queue_costs_no_time(lab: &Lab) {
     for execution in [one, two, three] {
         assert_eq!(execution.expect("the call goes well").status, Status::Ok);
     }
-}
-
-async fn input_that_nobody_answers_is_interrupted(lab: &Lab) {
-    let session = session(lab, LONG_GRACE).await;
-    let run = session.run("input('? ')").timeout(SHORT).stdin(|_| Box::pin(std::future::pending()));
-    let execution = run.await.expect("the call goes well");
-    assert_eq!((execution.status, execution.rung), (Status::TimedOut, Some(Rung::Interrupt)));
-    assert_eq!((execution.state, session.value("kept").await.as_str()), (State::Kept, "'here'"));
-}
-
-async fn a_session_of_timeouts_ends_each_the_same(lab: &Lab) {
-    let session = session(lab, Duration::from_millis(1200)).await;
-    for (code, rung) in [
-        ("import time\ntime.sleep(60)", Rung::Interrupt),
-        ("import itertools\nall(itertools.repeat(True))", Rung::KernelRestart),
-        ("while True: pass", Rung::Interrupt),
-        ("import time\nwhile True:\n    try: time.sleep(60)\n    except BaseException: pass", Rung::KernelRestart),
-        ("import asyncio\nawait asyncio.sleep(60)", Rung::Interrupt),
-    ] {
-        assert_eq!(runs_out(&session, code).await.rung, Some(rung), "{code}");
-        session.good("kept = 'here'").await;
-    }
-}
-
-async fn a_fork_bomb_is_ended(lab: &Lab) {
-    let session = lab.builder().pids(64).grace(GRACE).start().await.expect("a session");
-    let code =
-        "import os, time\nwhile True:\n    try:\n        if os.fork() == 0: time.sleep(600)\n    except OSError: pass";
-    let execution = session.run(code).timeout(Duration::from_secs(1)).await.expect("the call goes well");
-    assert!(matches!(execution.status, Status::TimedOut | Status::KernelDied(_)), "{:?}", execution.status);
-    if execution.state == State::ContainerGone {
-        return;
-    }
-    if execution.state == State::Kept {
-        // The children are still there, and so is their limit; the session can be had back.
-        session.restart().await.expect("it restarts");
-    }
-    assert_eq!(
-        session.value("import os\nlen([pid for pid in os.listdir('/proc') if pid.isdigit()]) < 20").await,
-        "True"
-    );
 }
 
 async fn a_paused_container_is_killed_at_last(lab: &Lab) {

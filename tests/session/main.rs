@@ -27,6 +27,7 @@ mod ladder;
 mod lifecycle;
 mod links;
 mod locks;
+mod matrix;
 mod odd;
 mod order;
 mod outputs;
