@@ -37,14 +37,16 @@ pub(crate) enum Kind {
 }
 
 /// Whether the code of a failed call ran: an agent must not repeat a side effect.
+///
+/// cellblock itself repeats no call: what is worth another try, and when, only the caller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ran {
-    /// It never ran: it is safe to try again.
+    /// It never ran, or the call had none: trying again repeats nothing.
     Never,
     /// It ran, at least in part.
     Yes,
-    /// It may have run.
+    /// It may have run: the session was let go, or this process's part of it failed, after the code was handed over.
     Unknown,
 }
 
@@ -93,7 +95,7 @@ impl Error {
         self.0.hint.as_deref()
     }
 
-    /// Whether the code ran.
+    /// Whether the code ran. Try a call again by itself only where this is [`Ran::Never`].
     #[must_use]
     pub fn ran(&self) -> Ran {
         self.0.ran

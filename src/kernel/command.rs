@@ -83,7 +83,7 @@ impl Handle {
         self.commands.send(command).await.map_err(|_| self.gone(attempted, Ran::Never))
     }
 
-    /// Sends a command and waits for its answer.
+    /// Sends a command without code and waits for its answer.
     pub(crate) async fn call<T>(
         &self,
         attempted: &str,
@@ -92,7 +92,7 @@ impl Handle {
         let (sender, receiver) = oneshot::channel();
         self.send(command(sender), attempted).await?;
         receiver.await.map_err(|_| match self.ended.get() {
-            Some(_) => self.gone(attempted, Ran::Unknown),
+            Some(_) => self.gone(attempted, Ran::Never),
             None => Error::new(Kind::Protocol, attempted)
                 .with_source("the kernel, or the link to it, was replaced before it answered"),
         })

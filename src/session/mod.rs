@@ -103,7 +103,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The session ended before the cell did.
+    /// The session was let go before the cell ended.
     ///
     /// # Cancel safety
     ///
@@ -112,8 +112,9 @@ impl Session {
         let waiting = self.0.recovered.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(waiting) = waiting else { return Ok(None) };
         let attempted = "cannot get the result of the cell that was left";
-        let execution = waiting.await.map_err(|_| self.0.handle.gone(attempted, Ran::Unknown))??;
-        self.0.handle.send(Command::Delivered, attempted).await?;
+        let execution = waiting.await.map_err(|_| self.0.handle.gone(attempted, Ran::Yes))??;
+        // A session that has ended has no next controller to be told.
+        let _ = self.0.handle.send(Command::Delivered, attempted).await;
         Ok(Some(execution))
     }
 

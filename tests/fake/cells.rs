@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cellblock::{State, Status};
+use cellblock::{Ran, State, Status};
+use futures_util::future::join_all;
 
 use super::fake::FakeEngine;
 use super::{session, stop};
@@ -53,5 +54,22 @@ async fn an_interrupt_ends_the_cell_that_runs_and_no_other() {
     for _ in 0..20 {
         assert_eq!(session.run("1").await.unwrap().status, Status::Ok);
     }
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn cells_past_what_may_wait_are_refused_and_never_run() {
+    const CELLS: u32 = 1_100;
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    session.run("n = 0").await.unwrap();
+    let first = session.run("import time; time.sleep(1)").into_future();
+    let behind = join_all((0..CELLS).map(|_| session.run("n += 1").into_future()));
+    let (first, behind) = tokio::join!(first, behind);
+    assert_eq!(first.unwrap().status, Status::Ok);
+    let refused: Vec<_> = behind.into_iter().filter_map(Result::err).collect();
+    assert!(!refused.is_empty() && refused.iter().all(|error| error.is_usage() && error.ran() == Ran::Never));
+    let ran = CELLS - u32::try_from(refused.len()).unwrap();
+    assert_eq!(session.run("n").await.unwrap().text(), Some(ran.to_string().as_str()));
     stop(&session, &engine).await;
 }

@@ -1,6 +1,6 @@
 //! A cell followed while it runs.
 
-use cellblock::{Event, Execution, RunStream, Session};
+use cellblock::{Error, Event, Execution, RunStream, Session};
 use futures_util::StreamExt as _;
 
 /// A running cell, known to run because of what it printed.
@@ -41,6 +41,17 @@ impl Following {
         loop {
             if let Event::Done(execution) = self.next().await {
                 return *execution;
+            }
+        }
+    }
+
+    /// Reads to the failure of the call.
+    pub(crate) async fn failed(mut self) -> Error {
+        loop {
+            match self.stream.next().await.expect("an error is the last item") {
+                Ok(Event::Done(execution)) => panic!("it did not fail: {execution:?}"),
+                Ok(_) => {}
+                Err(error) => return error,
             }
         }
     }

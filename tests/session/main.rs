@@ -32,6 +32,7 @@ mod odd;
 mod order;
 mod outputs;
 mod queries;
+mod ran;
 mod recovery;
 mod refusals;
 mod scripts;

@@ -48,6 +48,7 @@ impl<C: Container> Driver<C> {
         let _ = self.ended.set(how.clone());
         self.commands.close();
         if let End::Released(reply) = end {
+            self.refuse_waiting(&how);
             self.leave_running_or_interrupt().await;
             if let Err(error) = self.bridge.settle(SETTLE_WAIT).await {
                 tracing::debug!(%error, "the bridge may not know that the last result is out");
@@ -84,15 +85,13 @@ impl<C: Container> Driver<C> {
         }
     }
 
+    /// What waits behind the running cell was never sent.
     fn refuse_waiting(&mut self, how: &str) {
-        let never_ran = || Error::new(Kind::Gone, "running a cell").with_ran(Ran::Never).with_source(how);
-        for cell in self.queue.drain(..) {
-            let _ = cell.reply.send(Err(never_ran()));
-        }
-        while let Ok(command) = self.commands.try_recv() {
-            if let Command::Run(cell) = command {
-                let _ = cell.reply.send(Err(never_ran()));
-            }
+        let sent = std::iter::from_fn(|| self.commands.try_recv().ok());
+        let sent = sent.filter_map(|command| if let Command::Run(cell) = command { Some(cell) } else { None });
+        for cell in self.queue.drain(..).chain(sent) {
+            let error = Error::new(Kind::Gone, "cannot run the cell").with_ran(Ran::Never).with_source(how);
+            let _ = cell.reply.send(Err(error));
         }
     }
 }
