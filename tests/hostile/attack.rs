@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cellblock::{Death, Execution, Rung, State, Status};
+use cellblock::{Death, Execution, LinkPolicy, Rung, State, Status};
 
 /// What takes the sockets over; an attack's own lines follow it.
-const HIJACK: &str = include_str!("hijack.py");
+pub(crate) const HIJACK: &str = include_str!("hijack.py");
 
 /// What must have become of the attacked cell.
 #[derive(Debug, Clone)]
@@ -22,6 +22,16 @@ pub(crate) enum Expect {
     TimedOut,
     /// The kernel ended by itself.
     Died,
+    /// The container is gone.
+    Gone,
+}
+
+/// Who answers when the code asks for a line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Caller {
+    Nobody,
+    Answers,
+    Sleeps,
 }
 
 /// A cell that attacks.
@@ -35,6 +45,10 @@ pub(crate) struct Attack {
     pub(crate) bound: Duration,
     /// It moves many megabytes: one of its kind at a time.
     pub(crate) heavy: bool,
+    /// Who is asked for input.
+    pub(crate) caller: Caller,
+    /// The link that it needs.
+    pub(crate) link: Option<LinkPolicy>,
 }
 
 impl Attack {
@@ -47,12 +61,32 @@ impl Attack {
             timeout: Duration::from_secs(30),
             bound: Duration::from_secs(20),
             heavy: false,
+            caller: Caller::Nobody,
+            link: None,
         }
     }
 
     /// Its cell gets little time, since it is to be used up.
     pub(crate) fn brief(mut self) -> Self {
         self.timeout = Duration::from_millis(800);
+        self
+    }
+
+    /// It takes its time.
+    pub(crate) fn patient(mut self) -> Self {
+        self.timeout = Duration::from_secs(60);
+        self.bound = Duration::from_secs(60);
+        self
+    }
+
+    pub(crate) fn asking(mut self, caller: Caller) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// It attacks the relay, so there has to be one.
+    pub(crate) fn on_relay(mut self) -> Self {
+        self.link = Some(LinkPolicy::Relay);
         self
     }
 
@@ -97,6 +131,10 @@ impl Attack {
             }
             Expect::Died => {
                 execution.state == State::KernelRestarted && matches!(execution.status, Status::KernelDied(_))
+            }
+            Expect::Gone => {
+                execution.state == State::ContainerGone
+                    && matches!(execution.status, Status::ContainerGone(_) | Status::TimedOut)
             }
         };
         let at_fault = execution.error().is_some_and(|error| error.ename == "AttackFailed");

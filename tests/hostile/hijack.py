@@ -14,6 +14,7 @@ import re
 import select
 import signal
 import socket
+import stat
 import struct
 import traceback
 import uuid
@@ -47,13 +48,14 @@ def ready(channel):
 
 
 def descriptors():
-    """This process's Unix sockets that belong to a channel: (descriptor, channel, whether it listens, its peer)."""
-    for name in os.listdir("/proc/self/fd"):
+    """This process's Unix sockets that belong to a channel: (descriptor, channel, whether it listens, its peer, its path)."""
+    for name in map(int, os.listdir("/proc/self/fd")):
         try:
-            duplicate = socket.socket(fileno=os.dup(int(name)))
+            if not stat.S_ISSOCK(os.fstat(name).st_mode):
+                continue
         except OSError:
             continue
-        with duplicate:
+        with socket.socket(fileno=os.dup(name)) as duplicate:
             path = duplicate.getsockname() if duplicate.family == socket.AF_UNIX else b""
             place = re.search(r"/k\d+-([1-5])$", path if isinstance(path, str) else "")
             if not place or duplicate.type != socket.SOCK_STREAM:
@@ -63,7 +65,12 @@ def descriptors():
             if not listens:
                 peer = struct.unpack("3i", duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
             channel = next(channel for channel, number in NUMBERS.items() if number == int(place[1]))
-            yield int(name), channel, bool(listens), peer
+            yield name, channel, bool(listens), peer, path
+
+
+def link(stream, kind, payload=b"", length=None):
+    """One frame of the link between bridge and host."""
+    return struct.pack(">BBI", stream, kind, len(payload) if length is None else length) + payload
 
 
 def deafen(descriptor):
@@ -126,7 +133,7 @@ class Kernel:
 
     def capture(self):
         """Takes the connections over. IOPub's stays in libzmq's hands as well: it only writes there, and nobody does."""
-        for descriptor, channel, listens, peer in list(descriptors()):
+        for descriptor, channel, listens, peer, _ in list(descriptors()):
             if not listens and peer != os.getpid() and channel != "hb":
                 if channel != "iopub":
                     deafen(descriptor)
@@ -135,7 +142,7 @@ class Kernel:
 
     def listen(self):
         """Takes the listeners over as well."""
-        for descriptor, channel, listens, _ in list(descriptors()):
+        for descriptor, channel, listens, _, _ in list(descriptors()):
             if listens:
                 deafen(descriptor)
                 sock = socket.socket(fileno=os.dup(descriptor))
@@ -169,6 +176,42 @@ class Kernel:
                     parts = message[message.index(DELIMITER) + 2 :]
                     if json.loads(parts[0])["msg_type"] == kind:
                         return parts[0]
+
+    def own(self):
+        """The directory of this kernel's own listeners, and its generation."""
+        paths = [path for _, _, listens, _, path in descriptors() if listens]
+        return os.path.dirname(paths[0]), int(re.search(r"/k(\d+)-", paths[0])[1])
+
+    def relay(self):
+        """The process that carries this kernel's channels. Where there are no containers, others have theirs."""
+        home = self.own()[0].encode()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+                if b"relay" in words and (home in words or home == b"/run/cellblock"):
+                    return int(pid)
+        raise LookupError("no relay")
+
+    def forge(self, data, times=1):
+        """Writes in the relay's name."""
+        with contextlib.suppress(BrokenPipeError), open(f"/proc/{self.relay()}/fd/1", "wb", buffering=0) as pipe:
+            for _ in range(times):
+                left = memoryview(data)
+                while left:
+                    left = left[pipe.write(left) :]
+
+    def recorder(self):
+        """What keeps IOPub's messages for the next controller, in memory that it shares with PID 1."""
+        return type(get_ipython().kernel.iopub_thread).recorder  # noqa: F821
+
+    def end_of_host(self):
+        """Says that it has begun and waits until the host has let go."""
+        self.stdout("begun\n")
+        while self.streams:
+            for sock in select.select([stream.sock for stream in self.streams], [], [])[0]:
+                stream = next(stream for stream in self.streams if stream.sock is sock)
+                if stream.receive() is None:
+                    self.streams.remove(stream)
 
     def close(self, channel):
         for stream in self.streams:
@@ -288,6 +331,25 @@ class Kernel:
         else:
             self.say("shell", "execute_reply", {"status": "ok", **counted}, parent=parent)
         self.idle(parent=parent)
+
+
+def born(lines):
+    """Becomes a kernel before it has begun: its sockets listen, and nobody has greeted yet. Runs in its configuration."""
+    from ipykernel.kernelapp import IPKernelApp
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kernel = Kernel({}, bytes(IPKernelApp.instance().config.Session.key), "born", {})
+    kernel.listen()
+    kernel.play(lines)
+
+
+def rebirth(source, lines):
+    """Makes the next kernel of this container a hostile one, and ends this one."""
+    profile = os.path.join(get_ipython().ipython_dir, "profile_default")  # noqa: F821
+    os.makedirs(profile, exist_ok=True)
+    with open(os.path.join(profile, "ipython_kernel_config.py"), "w", encoding="utf-8") as file:
+        file.write(f"{source}\nborn({lines!r})\n")
+    os._exit(3)
 
 
 def hijack():

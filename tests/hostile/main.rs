@@ -3,9 +3,16 @@
 //! Each attack is a cell: it takes the kernel's sockets away from it in the kernel's own process (`hijack.py`), plays, and
 //! then answers like a small kernel, so that what the host says of the state can be checked. Ten other sessions of the same
 //! process run cells all the while, and the process's memory is measured.
+//!
+//! In real containers a sample is played, and with `CELLBLOCK_ATTACKS=all` every one of them. `CELLBLOCK_ATTACK=WORDS` plays
+//! those whose names contain the words, and tells how long each takes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "../support/alone.rs"]
+mod alone;
+#[path = "../support/memory.rs"]
+mod memory;
 #[path = "../support/process.rs"]
 mod process;
 
@@ -13,15 +20,30 @@ mod arena;
 mod attack;
 mod attacks;
 mod bystanders;
-mod memory;
 mod places;
 
+use alone::alone;
 use places::Place;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attacks_on_processes() {
     let Some(place) = Place::process() else { return };
-    let attacks = attacks::all();
-    arena::fight(&place, attacks, 6).await;
+    if alone("attacks_on_processes") {
+        let attacks = attacks::all();
+        assert!(attacks.len() > 200);
+        arena::fight(&place, &place, attacks, 6).await;
+    }
     place.clean_up();
+}
+
+/// What a real container changes is the way to the kernel and what the code may do to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attacks_on_containers() {
+    let (Some(place), Some(around)) = (Place::container().await, Place::process()) else { return };
+    if alone("attacks_on_containers") {
+        let all = std::env::var("CELLBLOCK_ATTACKS").is_ok_and(|which| which == "all");
+        let attacks = if all { attacks::all() } else { attacks::sample() };
+        arena::fight(&place, &around, attacks, 4).await;
+    }
+    around.clean_up();
 }

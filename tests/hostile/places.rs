@@ -4,7 +4,7 @@ use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellblock::{Engine, LinkPolicy, Session, SessionBuilder};
+use cellblock::{Docker, Engine, LinkPolicy, Session, SessionBuilder};
 
 use crate::process::ProcessEngine;
 
@@ -24,6 +24,22 @@ impl Place {
         };
         let processes = Arc::new(ProcessEngine::new(python));
         Some(Self { engine: Arc::clone(&processes) as _, image: "process".to_owned(), processes: Some(processes) })
+    }
+
+    /// Containers of a real engine. None, with a word about it, where there is none.
+    pub(crate) async fn container() -> Option<Self> {
+        const REQUIRED: &str = "CELLBLOCK_REQUIRE_ENGINE";
+        let docker = match Docker::connect().await {
+            Ok(docker) => docker,
+            Err(error) => return skip(&format!("no engine: {error}"), REQUIRED),
+        };
+        let chosen = env::var("CELLBLOCK_TEST_IMAGE").ok();
+        for image in chosen.map_or(vec!["cellblock:base".into(), "cellblock:data".into()], |image| vec![image]) {
+            if docker.image(&image).await.is_ok_and(|found| found.is_some()) {
+                return Some(Self { engine: Arc::new(docker), image, processes: None });
+            }
+        }
+        skip("no kernel image, and CELLBLOCK_TEST_IMAGE names no other", REQUIRED)
     }
 
     pub(crate) fn builder(&self, link: LinkPolicy) -> SessionBuilder {

@@ -3,7 +3,7 @@
 use cellblock::{Execution, Status};
 
 use super::frames::CHANNELS;
-use crate::attack::{Attack, Expect};
+use crate::attack::{Attack, Caller, Expect};
 
 pub(crate) fn attacks() -> Vec<Attack> {
     let mut attacks = Vec::new();
@@ -24,7 +24,26 @@ pub(crate) fn attacks() -> Vec<Attack> {
     }
     attacks.extend(fresh());
     attacks.extend(unread());
+    attacks.extend(asked());
     attacks
+}
+
+/// Somebody is there to be asked.
+fn asked() -> Vec<Attack> {
+    let unharmed = |name: &str, caller| {
+        let lines = "k.say('stdin', 'input_request', {'prompt': '?'}, times=1000)\nk.end()";
+        Attack::new(name, lines, Expect::Unharmed("after\n".into())).asking(caller)
+    };
+    let flood = |name: &str, caller| {
+        let lines = "while True: k.say('stdin', 'input_request', {'prompt': 'x' * 500_000}, times=10)";
+        Attack::new(name, lines, Expect::TimedOut).asking(caller).brief().heavy()
+    };
+    vec![
+        unharmed("a thousand questions to a caller who answers", Caller::Answers),
+        unharmed("a thousand questions to a caller who does not", Caller::Sleeps),
+        flood("questions without end to a caller who answers", Caller::Answers),
+        flood("questions without end to a caller who does not", Caller::Sleeps),
+    ]
 }
 
 /// Each message with a signature of its own, so that none is a repeat.
@@ -51,8 +70,8 @@ fn unread() -> Vec<Attack> {
     vec![
         // Every answer carries the header of its question.
         Attack::new(
-            "5,000 fat questions whose answers are not read",
-            format!("k.say('stdin', 'input_request', {{}}, header={fat}, times=5000)\nk.end()"),
+            "2,000 fat questions whose answers are not read",
+            format!("k.say('stdin', 'input_request', {{}}, header={fat}, times=2000)\nk.end()"),
             Expect::Ended(ended),
         )
         .heavy(),
@@ -64,10 +83,10 @@ fn unread() -> Vec<Attack> {
         .brief()
         .heavy(),
         Attack::new(
-            "150,000 questions whose answers are not read",
-            "k.say('stdin', 'input_request', {}, times=150_000)\nk.end()",
+            "40,000 questions whose answers are not read",
+            "k.say('stdin', 'input_request', {}, times=40_000)\nk.end()",
             Expect::Ended(ended),
         )
-        .heavy(),
+        .patient(),
     ]
 }
