@@ -19,8 +19,12 @@ mod process;
 mod arena;
 mod attack;
 mod attacks;
+mod births;
 mod bystanders;
+mod handovers;
 mod places;
+mod queries;
+mod terminals;
 
 use alone::alone;
 use places::Place;
@@ -46,4 +50,35 @@ async fn attacks_on_containers() {
         arena::fight(&place, &around, attacks, 4).await;
     }
     around.clean_up();
+}
+
+#[tokio::test]
+async fn nothing_but_colour_reaches_the_terminal() {
+    let Some(place) = Place::container().await else { return };
+    terminals::all(&place);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kernels_that_are_born_hostile() {
+    let Some(place) = Place::process() else { return };
+    if alone("kernels_that_are_born_hostile") {
+        births::all(&place).await;
+    }
+    place.clean_up();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kernels_that_turn_hostile_between_two_controllers() {
+    let Some(place) = Place::process() else { return };
+    if alone("kernels_that_turn_hostile_between_two_controllers") {
+        handovers::all(&place).await;
+    }
+    place.clean_up();
+}
+
+#[tokio::test]
+async fn odd_answers_to_questions() {
+    let Some(place) = Place::process() else { return };
+    queries::all(&place).await;
+    place.clean_up();
 }

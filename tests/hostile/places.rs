@@ -42,6 +42,14 @@ impl Place {
         skip("no kernel image, and CELLBLOCK_TEST_IMAGE names no other", REQUIRED)
     }
 
+    pub(crate) fn image(&self) -> &str {
+        &self.image
+    }
+
+    pub(crate) fn engine(&self) -> Arc<dyn Engine> {
+        Arc::clone(&self.engine)
+    }
+
     pub(crate) fn builder(&self, link: LinkPolicy) -> SessionBuilder {
         let builder = Session::builder().engine(Arc::clone(&self.engine)).image(&self.image).link(link);
         builder.grace(Duration::from_millis(600))
@@ -55,7 +63,7 @@ impl Place {
 }
 
 /// Says that a test was skipped, and fails it if it must not be.
-fn skip<T>(why: &str, required: &str) -> Option<T> {
+pub(crate) fn skip<T>(why: &str, required: &str) -> Option<T> {
     assert!(env::var_os(required).is_none(), "{why}, and {required} is set");
     say(&format!("skipped: {why}"));
     None

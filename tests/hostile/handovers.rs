@@ -1,0 +1,127 @@
+//! A detached session whose kernel turned hostile while nobody held it.
+
+use std::time::{Duration, Instant};
+
+use cellblock::{Event, Execution, LinkPolicy, OnDrop, Session, State};
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+
+use crate::attack::HIJACK;
+use crate::memory;
+use crate::places::{Place, say};
+
+/// As long as a kernel gets to be ready, and more.
+const BOUND: Duration = Duration::from_secs(90);
+const MEMORY: u64 = 64 << 10;
+
+/// What the kernel makes of the next controller's connections, and whether that one still has the variables.
+const HANDOVERS: [(&str, &str, Option<bool>); 11] = [
+    ("honest", "k.listen()\nk.end()", Some(true)),
+    ("another protocol", "k.listen()\nk.welcome = lambda s: s.send(b'SSH-2.0-x\\r\\n' * 9)\nk.end()", Some(false)),
+    ("closed at once", "k.listen()\nk.welcome = lambda s: s.sock.close()\nk.end()", Some(false)),
+    ("silence", "k.listen()\nk.welcome = lambda s: None\nk.end()", Some(false)),
+    ("another key", "k.listen()\nk.end()\nk.key = b'other'", Some(false)),
+    ("dead listeners", "k.listen()\nk.listeners.clear()\nk.end()", Some(false)),
+    ("a flood on IOPub before it is ready", FLOOD, Some(true)),
+    ("a forged end", "k.listen()\nk.end_of_host()\nk.reply('error')\nk.idle()", None),
+    (
+        "a recording of noise",
+        "k.listen()\nk.end_of_host()\nk.recorder()._memory[4096:] = os.urandom((8 << 20) - 4096)",
+        None,
+    ),
+    (
+        "a recording without end",
+        "k.listen()\nk.end_of_host()\nfor at in range(24): k.recorder()._words[at] = (1 << 64) - 1",
+        None,
+    ),
+    // Faster than its recording can be read.
+    ("a cell that goes on printing", "", Some(true)),
+];
+
+const PRINTING: &str = "\
+import time
+print('begun', flush=True)
+end = time.monotonic() + 8
+while time.monotonic() < end: print('x' * 200_000)";
+
+const FLOOD: &str = "\
+k.listen()
+k.end()
+def answer(channel, message):
+    k.answer = plain
+    for _ in range(20): k.say('iopub', 'stream', {'name': 'stdout', 'text': 'x' * 100_000}, times=100)
+    k.answer(channel, message)
+plain, k.answer = k.answer, answer";
+
+pub(crate) async fn all(place: &Place) {
+    memory::forget_peak();
+    let before = memory::resident();
+    let played = join_all(HANDOVERS.iter().enumerate().map(|(number, (name, lines, kept))| async move {
+        let played = tokio::time::timeout(BOUND + BOUND, play(place, number, lines, *kept)).await;
+        played.unwrap_or_else(|_| Err("no end".to_owned())).err().map(|wrong| format!("{name}: {wrong}"))
+    }))
+    .await;
+    let peak = memory::peak() - before;
+    say(&format!("{} handovers; memory grew by {peak} KiB at its peak", HANDOVERS.len()));
+    let failures: Vec<_> = played.into_iter().flatten().collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(peak < MEMORY, "the handovers cost {peak} KiB");
+}
+
+async fn play(place: &Place, number: usize, lines: &str, kept: Option<bool>) -> Result<(), String> {
+    let told =
+        |error: cellblock::Error| format!("{error} {:?}", std::error::Error::source(&error).map(ToString::to_string));
+    let id = format!("hostile-{number}-{}", std::process::id());
+    let builder = place.builder(LinkPolicy::Auto).name(&id).detached(true);
+    let session = builder.start().await.map_err(told)?;
+    session.run("marker = 1").await.map_err(told)?;
+    let code = match lines {
+        "" => PRINTING.to_owned(),
+        lines => format!("{HIJACK}\nhijack().play({})", serde_json::Value::from(lines)),
+    };
+    if lines.is_empty() || lines.contains("end_of_host") {
+        // The cell goes on when its controller leaves: what it has said shows that it has begun.
+        begin(&session, code).await?;
+    } else {
+        let execution = session.run(code).await.map_err(told)?;
+        if !execution.is_ok() {
+            return Err(format!("the cell before: {}", execution.status));
+        }
+    }
+    session.detach().await.map_err(told)?;
+    let begun = Instant::now();
+    let attached = Session::attach(&id).engine(place.engine()).await.map_err(told)?;
+    if begun.elapsed() > BOUND {
+        return Err(format!("attaching took {:?}", begun.elapsed()));
+    }
+    if let Some(left) = attached.recovered().await.map_err(told)? {
+        bounded(&left)?;
+    }
+    let after = attached.run("('marker' in globals(), 40 + 2)").await.map_err(told)?;
+    let said = match after.state {
+        State::Kept => "(True, 42)",
+        _ => "(False, 42)",
+    };
+    attached.stop().await.map_err(told)?;
+    let right = after.text() == Some(said) && kept.is_none_or(|kept| kept == (after.state == State::Kept));
+    if right { Ok(()) } else { Err(format!("{after:?}")) }
+}
+
+/// Starts a cell that is left running.
+async fn begin(session: &Session, code: String) -> Result<(), String> {
+    let mut stream = session.run_stream(code).on_drop(OnDrop::LeaveRunning).timeout(Duration::from_secs(20));
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(Event::Stdout(text)) if text.contains("begun") => return Ok(()),
+            Ok(Event::Done(execution)) => return Err(format!("it ended: {}", execution.status)),
+            Ok(_) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err("no event".to_owned())
+}
+
+fn bounded(left: &Execution) -> Result<(), String> {
+    let kept = left.stdout.text.len();
+    if kept < 2 << 20 { Ok(()) } else { Err(format!("{kept} bytes of the cell that was left")) }
+}
