@@ -3,11 +3,12 @@ use std::io::BufWriter;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::{End, QUEUE, Spill, SpillDirectory, Spilled, Target, Writer};
+use crate::execution::Limits;
 
 fn mode(path: &Path) -> u32 {
     metadata(path).expect("it exists").permissions().mode() & 0o777
@@ -52,6 +53,19 @@ async fn a_file_ends_at_its_limit() {
     let Spilled { path, bytes } = spilled(&directory, 7, &["12345", "6€", "8"]).await.expect("a file");
     assert_eq!(read_to_string(&path).expect("readable"), "123456");
     assert_eq!(bytes, 6);
+}
+
+#[tokio::test]
+async fn a_file_of_256_mib_is_the_longest_by_default() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let directory = SpillDirectory::new(parent.path().join("spill"));
+    let mut spill = directory.start("stdout", Limits::default().spill_file);
+    for _ in 0..258 {
+        until(|| spill.queued.load(Ordering::Relaxed) < QUEUE / 2).await;
+        spill.write("x".repeat(1 << 20));
+    }
+    let Spilled { path, bytes } = spill.finish().await.expect("a file");
+    assert_eq!((bytes, metadata(path).expect("it exists").len()), (256 << 20, 256 << 20));
 }
 
 #[tokio::test]
@@ -140,7 +154,7 @@ fn a_disk_that_is_too_slow_bounds_memory_and_leaves_a_prefix() {
         spill.write(piece.clone());
     }
     assert!(spill.cut);
-    spill.queued.store(0, std::sync::atomic::Ordering::Relaxed);
+    spill.queued.store(0, Ordering::Relaxed);
     spill.write("after a gap".to_owned());
     drop(spill);
     assert!(jobs.iter().count() * piece.len() <= QUEUE);
