@@ -29,6 +29,8 @@ use process::ProcessEngine;
 /// No session may be idle at a higher price, in KiB.
 const IDLE: u64 = 512;
 const IDLE_SESSIONS: u64 = 20;
+/// So many start at once: a session has to be ready in time even then.
+const WAVE: usize = 16;
 
 #[expect(clippy::print_stderr, reason = "the reader of the test's output must know")]
 fn say(text: &str) {
@@ -90,17 +92,24 @@ struct Storm {
     idle: u64,
 }
 
-/// Starts so many sessions at once, runs so many cells in each, and stops them.
+/// Starts so many sessions, runs so many cells in each, and stops them.
 async fn storm(sessions: u32, cells: u32) -> Storm {
     let (engine, image) = container().await.unwrap();
     let name = |number: u32| format!("load-{}-{number}", std::process::id());
-    let starts = (0..sessions).map(|number| {
+    let mut starts = (0..sessions).map(|number| {
         let builder = Session::builder().engine(Arc::clone(&engine)).image(&image).name(name(number));
         let builder = builder.cpus(0.2).memory(256 << 20).output_limit(8 << 10);
         builder.grace(Duration::from_millis(1500)).start()
     });
     let (begun, before) = (Instant::now(), memory::resident());
-    let started = try_join_all(starts).await.expect("every session is ready");
+    let mut started = Vec::new();
+    loop {
+        let wave = try_join_all(starts.by_ref().take(WAVE)).await.expect("every session is ready");
+        if wave.is_empty() {
+            break;
+        }
+        started.extend(wave);
+    }
     let idle = memory::resident().saturating_sub(before) / u64::from(sessions);
     say(&format!("{sessions} sessions at 0.2 CPU each were ready after {:?}", begun.elapsed()));
     let directories = left::directories();
