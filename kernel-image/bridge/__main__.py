@@ -6,8 +6,9 @@ import os
 import sys
 
 if not __package__:
-    # Run as a directory: what is importable must be the package, not its files.
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # Run by its path: what is importable must be the package, not its files.
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[: sys.path[:1] == [here]] = [os.path.dirname(here)]
 
 USAGE = "usage: bridge init [options] | bridge relay [--runtime-dir DIR] | bridge script ID | bridge files"
 

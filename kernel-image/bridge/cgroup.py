@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 COUNTERS = (
     "/sys/fs/cgroup/memory.events",  # version 2
@@ -20,7 +19,7 @@ class OomWatch:
 
     def _count(self) -> int:
         try:
-            return _count_in(os.pread(self._file, 4096, 0).decode("ascii").splitlines()) or 0
+            return _count_in(os.pread(self._file, 4096, 0).decode("ascii")) or 0
         except (OSError, ValueError):
             return 0
 
@@ -30,8 +29,8 @@ class OomWatch:
         return self._seen > before
 
 
-def _count_in(lines: Iterable[str]) -> int | None:
-    for line in lines:
+def _count_in(text: str) -> int | None:
+    for line in text.splitlines():
         name, _, value = line.partition(" ")
         if name == "oom_kill":
             return int(value)
@@ -43,7 +42,7 @@ def oom_kills(paths: tuple[str, ...] = COUNTERS) -> int | None:
     for path in paths:
         try:
             with open(path, encoding="ascii") as file:
-                count = _count_in(file)
+                count = _count_in(file.read())
         except (OSError, ValueError):
             continue
         if count is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from selectors import DefaultSelector
 from typing import ClassVar, TypeGuard
 
+from bridge import scripts
 from bridge.cells import Cells
 from bridge.kernels import CannotStart, Kernels
 from bridge.lease import NEVER, Deadline, Lease, Rung
@@ -27,6 +28,8 @@ from bridge.zygote import CHANNEL_COUNT, BecomeKernel, is_listener
 VERSION = 1
 EXIT_SHUTDOWN = 0
 EXIT_INTERNAL = 70
+SCRIPT_SECONDS = 5.0
+"""How long the processes of a script that got out of hand may take to end."""
 MAX_WATCHERS = 8
 MAX_PART = 512 * 1024
 """Bytes of a recording in one reply; as base64 they fit into a frame."""
@@ -255,6 +258,13 @@ class Bridge:
             "data": base64.b64encode(part.data).decode(),
         }
 
+    def _on_end_script(self, _peer: Peer, message: Message) -> Message:
+        script = message.get("script")
+        if not isinstance(script, str) or not script.isalnum():
+            raise Refused("script", "a script's id has letters and digits")
+        scripts.end(script)
+        return {"clean": self._kernels.end_strays(SCRIPT_SECONDS)}
+
     def _on_nothing(self, _peer: Peer, _message: Message) -> Message:
         return {}
 
@@ -263,6 +273,7 @@ class Bridge:
         "start": _on_start,
         "interrupt": _on_interrupt,
         "record": _on_record,
+        "end_script": _on_end_script,
         "ping": _on_nothing,
         "shutdown": _on_nothing,
     }

@@ -180,9 +180,14 @@ class Kernels:
             sweep(self._reap, self._wait_for_child)
             self._ending = False
             self._ended(kernel, by_us=False)
+        self.end_strays(seconds=1.0)
+
+    def end_strays(self, seconds: float) -> bool:
+        """Ends children that are not ours. Returns whether none is left."""
         spare = () if self.current is None else (self.current.keeper_pid,)
-        if any(pid not in spare for pid in children(os.getpid())):
-            sweep(self._reap, self._wait_for_child, spare, seconds=1.0)
+        if all(pid in spare for pid in children(os.getpid())):
+            return True
+        return sweep(self._reap, self._wait_for_child, spare, seconds)
 
     def _reap(self) -> bool:
         """Collects what has ended. Returns whether any child is left."""

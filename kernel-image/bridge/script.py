@@ -1,11 +1,12 @@
 """`bridge script ID`: runs one script or program with all that it starts, and ends all of it.
 
-Its start is most of what a short script costs, so it imports little: `signal` would bring `enum`, and `json` would bring
-`re`, each as dear as the interpreter itself.
+Its start is most of what a short script costs, so it imports little: `signal` would bring `enum`, and `json` would
+bring `re`, each as dear as the interpreter itself.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import errno
 import os
 import select
@@ -13,9 +14,8 @@ import stat
 import sys
 import time
 
-import _signal  # type: ignore[import-not-found]
-
 from bridge import frames, linux
+from bridge.cgroup import OomWatch
 from bridge.frames import CLOSE, CREDIT, DATA
 
 CONTROL, STDOUT, STDERR, STDIN, TEXT = range(5)
@@ -27,12 +27,17 @@ MAX_UNSENT = 256 * 1024
 CREDIT_STEP = 256 * 1024
 LINGER_SECONDS = 0.25
 """How long what a script leaves behind may go on, so that a `tee` at the end of its output can finish."""
+SWEEP_SECONDS = 3.0
 RESTORED = (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 """What is ignored here must not be ignored by the script."""
 SHELLS = (b"sh", b"bash", b"dash", b"ash", b"ksh", b"zsh")
-SCRIPT_DIRECTORY = b"/tmp"
 
 EXIT_PROTOCOL = 76
+
+
+def path_prefix(script: str) -> str:
+    """How the path of the script's file begins. Each may write there, but only its own."""
+    return f"/tmp/cellblock-{script}"
 
 
 class Refused(Exception):
@@ -48,7 +53,8 @@ class Refused(Exception):
 class Request:
     """What the host wants run: fields `name NUL value NUL`, which can hold whatever a command line can."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str) -> None:
+        self._script = script
         self._fields = bytearray()
         self._path: bytes | None = None
         self._file = -1
@@ -77,7 +83,7 @@ class Request:
         try:
             if self._path is None:
                 suffix = self.parse().get(b"suffix", [b""])[0]
-                self._path = SCRIPT_DIRECTORY + b"/cellblock-" + sys.argv[-1].encode() + suffix
+                self._path = path_prefix(self._script).encode() + suffix
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             while text:
                 text = text[os.write(self._file, text) :]
@@ -184,7 +190,8 @@ def _first_line(path: bytes, interpreter: bytes | None) -> bytes:
 class Keeper:
     """Runs the script below itself, so that nothing it starts can slip away, and passes its streams on."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str) -> None:
+        self._script = script
         self._decoder = frames.Decoder()
         self._unsent = bytearray()
         self._ended_by_host = False
@@ -200,19 +207,19 @@ class Keeper:
         self._woken, self._wake = os.pipe()
 
     def run(self) -> int:
-        request = Request()
+        request = Request(self._script)
         try:
             try:
                 if not self._receive(request):
                     return 0
                 command = Command(request.parse(), request.text_path)
+                memory = OomWatch()
+                begun = time.monotonic()
                 self._start(command)
             except Refused as refused:
                 self._say("refused", code=refused.code, errno=refused.number, detail=refused.detail)
                 self._flush()
                 return 0
-            begun = time.monotonic()
-            self._say("started")
             clean = self._attend(command, begun)
             self._drain()
             status = self._status
@@ -221,7 +228,7 @@ class Keeper:
             else:
                 ended = {"exit": os.WEXITSTATUS(status)}
             taken = int((time.monotonic() - begun) * 1e6)
-            self._say("end", reason=self._reason, clean=int(clean), us=taken, **ended)
+            self._say("end", reason=self._reason, clean=int(clean), oom=int(memory.has_struck()), us=taken, **ended)
             self._flush()
         except frames.BrokenFrame as error:
             print(f"bridge script: {error}", file=sys.stderr)
@@ -264,7 +271,7 @@ class Keeper:
         for number in RESTORED:
             _signal.signal(number, _signal.SIG_IGN)
         linux.set_child_subreaper()
-        # The script is to be killed before the kernel where memory is short, and this process after it. Opened while it can be.
+        # Where memory is short the script goes before the kernel, and this process does not. Opened while it can be.
         score = -1
         try:
             score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
@@ -272,6 +279,9 @@ class Keeper:
         except OSError:
             pass
         linux.set_dumpable(False)
+        # Before it is so, since it may stop us as the first thing that it does. A refusal may still follow.
+        self._say("started")
+        self._write()
         try:
             self._main = os.posix_spawn(
                 command.program,
@@ -465,7 +475,7 @@ class Keeper:
             except BlockingIOError:
                 pass
 
-        return sweep(self._reap, wait)
+        return sweep(self._reap, wait, seconds=SWEEP_SECONDS)
 
 
 def main(argv: list[str]) -> int:
@@ -474,4 +484,4 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1 or not argv[0].isalnum():
         print("usage: bridge script [--runtime-dir DIR] ID", file=sys.stderr)
         return 64
-    return Keeper().run()
+    return Keeper(argv[0]).run()

@@ -63,6 +63,19 @@ def _freeze(pids: list[int], frozen: set[int]) -> None:
             todo += children(pid)
 
 
+def end_tree(root: int) -> None:
+    """Kills a process that is not below this one, with all its descendants. What had left it before is not found."""
+    frozen: set[int] = set()
+    known = -1
+    while len(frozen) > known:
+        known = len(frozen)
+        for pid in list(frozen):
+            _freeze([child for child in children(pid) if child not in frozen], frozen)
+        _freeze([root], frozen)
+    for pid in frozen:
+        _send(pid, signal.SIGKILL)
+
+
 def sweep(
     reap: Callable[[], bool], wait: Callable[[float], None], spare: Collection[int] = (), seconds: float = 10.0
 ) -> bool:

@@ -10,6 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::error::{Error, Kind, Ran};
 use crate::execution::{EventSender, Execution};
 
+/// How long a driver may take to notice that its container has ended.
+const END_WAIT: Duration = Duration::from_secs(5);
+
 /// The code asks for a line of input.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -59,6 +62,8 @@ pub(crate) enum Command {
     },
     Interrupt(oneshot::Sender<Result<(), Error>>),
     Restart(oneshot::Sender<Result<(), Error>>),
+    /// End what a script has started, by the script's id; answered with whether nothing is left.
+    EndScript(String, oneshot::Sender<bool>),
     /// The caller has the result of the recovered cell.
     Delivered,
     Stop(oneshot::Sender<Result<(), Error>>),
@@ -102,5 +107,61 @@ impl Handle {
     pub(crate) fn gone(&self, attempted: &str, ran: Ran) -> Error {
         let how = self.ended.get().map_or("the session has ended", String::as_str);
         Error::new(Kind::Gone, attempted).with_ran(ran).with_source(how)
+    }
+
+    /// A handle that does not keep the session.
+    pub(crate) fn downgrade(&self) -> WeakHandle {
+        WeakHandle { commands: self.commands.downgrade(), ended: Arc::clone(&self.ended) }
+    }
+}
+
+/// For whoever must not keep a session from being dropped.
+#[derive(Debug)]
+pub(crate) struct WeakHandle {
+    commands: mpsc::WeakSender<Command>,
+    ended: Arc<OnceLock<String>>,
+}
+
+/// What the driver did about a script that nobody keeps any more.
+#[derive(Debug)]
+pub(crate) enum ScriptFate {
+    /// Nothing of it is left.
+    Ended,
+    /// It may go on.
+    Unknown,
+    /// The session has ended, and so has its container, or will: how.
+    Gone(String),
+}
+
+impl WeakHandle {
+    /// Has a script ended that does not end, or whose end was not told.
+    pub(crate) async fn end_script(&self, script: &str) -> ScriptFate {
+        let Some(commands) = self.commands.upgrade() else { return self.gone() };
+        let (reply, clean) = oneshot::channel();
+        if commands.send(Command::EndScript(script.to_owned(), reply)).await.is_err() {
+            return self.gone();
+        }
+        match clean.await {
+            Ok(true) => ScriptFate::Ended,
+            // Also where the container has just died, which the driver may not know yet.
+            _ => match tokio::time::timeout(END_WAIT, commands.closed()).await {
+                Ok(()) => self.gone(),
+                Err(_) => ScriptFate::Unknown,
+            },
+        }
+    }
+
+    /// How the session ended, if it has.
+    pub(crate) fn ended(&self) -> Option<&str> {
+        let goes_on = self.commands.upgrade().is_some_and(|commands| !commands.is_closed());
+        (!goes_on).then(|| self.how())
+    }
+
+    fn gone(&self) -> ScriptFate {
+        ScriptFate::Gone(self.how().to_owned())
+    }
+
+    fn how(&self) -> &str {
+        self.ended.get().map_or("the last handle of the session was dropped", String::as_str)
     }
 }

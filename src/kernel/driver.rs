@@ -24,12 +24,15 @@ use super::running::{Cause, Running};
 use crate::error::{Error, Kind};
 use crate::execution::{Collector, Death, Limits, SpillDirectory, Status};
 use crate::protocol::content::ExecuteRequest;
-use crate::transport::{Bridge, BridgeError, BridgeEvent, Channel};
+use crate::transport::{Bridge, BridgeError, BridgeEvent, Channel, is_clean};
 
 /// Cells that may wait behind the running one.
 const QUEUE: usize = 1024;
 /// A channel has ended: the report of the kernel's end, or the container's, follows within this, or the kernel is taken for lost.
 const REPORT_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the bridge may take to end a script that got out of hand.
+const SCRIPT_WAIT: Duration = Duration::from_secs(10);
 
 /// What a driver has to know about its session.
 #[derive(Debug)]
@@ -225,6 +228,13 @@ impl<C: Container> Driver<C> {
                     Ok(()) => drop(reply.send(Ok(()))),
                     Err(end) => return Err(end),
                 }
+            }
+            Some(Command::EndScript(script, reply)) => {
+                let answer = self.bridge.end_script(&script);
+                tokio::spawn(async move {
+                    let answer = tokio::time::timeout(SCRIPT_WAIT, answer).await;
+                    let _ = reply.send(matches!(answer, Ok(Ok(Ok(answer))) if is_clean(&answer)));
+                });
             }
             Some(Command::Delivered) => {
                 self.bridge.done(self.recovered.as_deref().unwrap_or_default());

@@ -8,7 +8,7 @@ mod interrupt;
 mod recovery;
 mod running;
 
-pub(crate) use command::{Cell, Command, Handle, StdinQuestion};
+pub(crate) use command::{Cell, Command, Handle, ScriptFate, StdinQuestion, WeakHandle};
 pub use command::{OnDrop, StdinRequest};
 pub(crate) use container::Container;
 pub(crate) use driver::{Driver, Settings};

@@ -17,10 +17,11 @@ use tracing::Instrument as _;
 
 use super::builder::{Defaults, check_span};
 use super::{Session, runtime};
+use crate::ExecEnd;
 use crate::engine::Programs;
 use crate::error::{Error, Kind, Ran};
 use crate::execution::{SpillDirectory, State};
-use crate::kernel::OnDrop;
+use crate::kernel::{OnDrop, ScriptFate, WeakHandle};
 use crate::shell::{
     Attendance, Attended, End, Program, Request, ScriptEvent, ScriptOutcome, ScriptStatus, ScriptTiming, Shell, attend,
 };
@@ -68,6 +69,7 @@ pub(super) struct Place {
     pub(super) image: String,
     pub(super) defaults: Defaults,
     pub(super) spills: Option<SpillDirectory>,
+    pub(super) session: WeakHandle,
 }
 
 /// A script or program to run; a future of its [`ScriptOutcome`].
@@ -192,11 +194,11 @@ impl IntoFuture for Script {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        async move { self.start(None, Arc::default())?.await.unwrap_or_else(|_| Err(lost())) }.boxed()
+        async move { self.start(None, Arc::default())?.await.unwrap_or_else(|_| Err(unknown())) }.boxed()
     }
 }
 
-fn lost() -> Error {
+fn unknown() -> Error {
     Error::new(Kind::Protocol, "cannot learn what came of the script").with_ran(Ran::Unknown)
 }
 
@@ -209,24 +211,35 @@ impl Place {
     ) -> Result<ScriptOutcome, Error> {
         let submitted = Instant::now();
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let exec = self.programs.start(&["script", &id]).await.map_err(|error| {
-            let kind = error.kind();
-            Error::new(kind, request.attempted()).with_source(error)
+        let gone =
+            |how: &str| Error::new(Kind::Gone, request.attempted()).with_ran(Ran::Never).with_source(how.to_owned());
+        if let Some(how) = self.session.ended() {
+            return Err(gone(how));
+        }
+        let exec = self.programs.start(&["script", &id]).await.map_err(|error| match self.session.ended() {
+            Some(how) => gone(how),
+            None => Error::new(error.kind(), request.attempted()).with_source(error),
         })?;
         let attendance = Attendance { exec, limits: self.defaults.limits, spills: self.spills.clone(), events };
-        let Attended { end, stdout, stderr, started } = attend(attendance, request, stop).await;
+        let Attended { end, out_of_memory, stdout, stderr, started } = attend(attendance, request, stop).await;
         let (status, running) = match end {
             End::Refused(refusal) => return Err(refusal.error(request, &self.image)),
-            End::Told { status, running, .. } => (status, Some(running)),
-            End::Untold { why, exec } => {
-                if started.is_none() {
-                    let told = exec.map(|end| String::from_utf8_lossy(&end.stderr).trim().to_owned());
-                    let why = told.filter(|text| !text.is_empty()).unwrap_or(why);
-                    return Err(Error::new(Kind::Protocol, request.attempted())
-                        .with_ran(Ran::Unknown)
-                        .with_source(why));
+            End::Told { status, running, clean: true } => (status, Some(running)),
+            End::Told { status, running, clean: false } => match self.session.end_script(&id).await {
+                ScriptFate::Ended => (status, Some(running)),
+                fate => (lost(fate, "some of its processes could not be ended"), Some(running)),
+            },
+            // Nothing was started, because it was to be ended.
+            End::Untold { interrupted: true, exec: Some(ExecEnd { code: Some(0), .. }), .. } if started.is_none() => {
+                (ScriptStatus::Interrupted, None)
+            }
+            End::Untold { why, overdue, exec, .. } => {
+                let fate = self.session.end_script(&id).await;
+                match (fate, started) {
+                    (ScriptFate::Ended, Some(_)) if overdue => (ScriptStatus::TimedOut, None),
+                    (fate, Some(_)) => (lost(fate, &why), None),
+                    (fate, None) => return Err(not_started(request, fate, &why, exec)),
                 }
-                (ScriptStatus::Lost(why), None)
             }
         };
         let state = match status {
@@ -235,7 +248,32 @@ impl Place {
         };
         let starting = started.map_or_else(|| submitted.elapsed(), |at| at.into_std() - submitted);
         let timing = ScriptTiming { starting, running, total: submitted.elapsed() };
-        Ok(ScriptOutcome { status, state, stdout, stderr, timing })
+        Ok(ScriptOutcome { status, state, out_of_memory, stdout, stderr, timing })
+    }
+}
+
+/// The status of a script whose end is not known.
+fn lost(fate: ScriptFate, why: &str) -> ScriptStatus {
+    match fate {
+        ScriptFate::Gone(how) => ScriptStatus::ContainerGone(how),
+        ScriptFate::Ended => ScriptStatus::Lost(format!("{why}; all that it had started was ended")),
+        ScriptFate::Unknown => ScriptStatus::Lost(format!("{why}; some of it may go on")),
+    }
+}
+
+fn not_started(request: &Request, fate: ScriptFate, why: &str, exec: Option<ExecEnd>) -> Error {
+    let failed = |kind, ran, why: &str| Error::new(kind, request.attempted()).with_ran(ran).with_source(why.to_owned());
+    if let ScriptFate::Gone(how) = fate {
+        return failed(Kind::Gone, Ran::Unknown, &how);
+    }
+    let Some(ExecEnd { code, stderr, .. }) = exec else { return failed(Kind::Protocol, Ran::Unknown, why) };
+    let stderr = String::from_utf8_lossy(&stderr);
+    let said = if stderr.trim().is_empty() { why } else { stderr.trim() };
+    match code {
+        // The shell's and the engine's words for a program that was not started, and the bridge's for one that it does not know.
+        Some(64 | 126 | 127) => failed(Kind::Start, Ran::Never, said)
+            .with_hint("the image may be older than this cellblock: `cellblock image build` builds it anew"),
+        _ => failed(Kind::Protocol, Ran::Unknown, said),
     }
 }
 
@@ -290,7 +328,7 @@ impl Stream for ScriptStream {
                         Poll::Ready(Some(event)) => Poll::Ready(Ok(event)),
                         Poll::Ready(None) => match reply.poll_unpin(context) {
                             Poll::Ready(result) => {
-                                let result = result.unwrap_or_else(|_| Err(lost()));
+                                let result = result.unwrap_or_else(|_| Err(unknown()));
                                 return Poll::Ready(Some(result.map(|outcome| ScriptEvent::Done(Box::new(outcome)))));
                             }
                             Poll::Pending => Poll::Pending,

@@ -208,11 +208,13 @@ pub(super) async fn run(
     match Driver::connect(settings, container, greeted, commands, Arc::clone(&ended)).await {
         Ok((driver, recovered)) => {
             runtime::spawn(driver.run().in_current_span())?;
+            let handle = Handle::new(sender, ended);
+            let session = handle.downgrade();
             Ok(Session(Arc::new(Inner {
                 name,
-                handle: Handle::new(sender, ended),
+                handle,
                 lease,
-                place: Arc::new(Place { programs, image, defaults, spills }),
+                place: Arc::new(Place { programs, image, defaults, spills, session }),
                 recovered: Mutex::new(recovered),
             })))
         }

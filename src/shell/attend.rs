@@ -19,7 +19,7 @@ use crate::{Exec, ExecEnd};
 /// How long the engine and the bridge may take to start a script.
 const START_WAIT: Duration = Duration::from_secs(60);
 /// What the bridge may take beyond the script's time and grace, to end and to count what resists.
-const SLACK: Duration = Duration::from_secs(15);
+const SLACK: Duration = Duration::from_secs(5);
 /// The bridge reads the script's output in pieces of this size.
 const CHUNK: usize = 64 * 1024;
 const CREDIT: usize = 1 << 20;
@@ -39,9 +39,11 @@ pub(crate) struct Attendance {
 #[derive(Debug)]
 pub(crate) struct Attended {
     pub(crate) end: End,
+    /// While it ran, the memory limit ended a process of the container.
+    pub(crate) out_of_memory: bool,
     pub(crate) stdout: Text,
     pub(crate) stderr: Text,
-    /// When the word came that it runs.
+    /// When the word came that it runs, or that it is about to.
     pub(crate) started: Option<Instant>,
 }
 
@@ -52,7 +54,7 @@ pub(crate) enum End {
     /// It never ran.
     Refused(Refusal),
     /// There was no word of its end: why, and what the engine knows.
-    Untold { why: String, exec: Option<ExecEnd> },
+    Untold { why: String, interrupted: bool, overdue: bool, exec: Option<ExecEnd> },
 }
 
 /// Why the bridge did not run a script.
@@ -78,15 +80,36 @@ pub(crate) async fn attend(attendance: Attendance, request: &Request, interrupt:
     let mut interrupt = std::pin::pin!(interrupt);
     let mut frames = FramedRead::with_capacity(stdout, FrameCodec, 8 * 1024);
     let mut started = None;
+    let mut out_of_memory = false;
     let mut deadline = Instant::now() + START_WAIT;
     let mut pending: Option<ScriptEvent> = None;
     let end = loop {
         tokio::select! {
+            biased;
+            () = &mut interrupt, if stop.is_some() => drop(stop.take()),
+            () = sleep_until(deadline) => {
+                if pending.take().is_none() {
+                    let why = "it did not end when its time was up".to_owned();
+                    break End::Untold { why, interrupted: false, overdue: true, exec: None };
+                }
+                // It is the consumer who does not go on: what is still told is collected without it.
+                events = None;
+                deadline = Instant::now() + SLACK;
+            }
+            () = &mut writing, if !written => written = true,
+            passed = pass_on(events.as_ref(), &mut pending), if pending.is_some() => {
+                if !passed {
+                    events = None;
+                }
+            }
             frame = frames.next(), if pending.is_none() => {
                 let said = match frame {
                     Some(Ok(frame)) => output.take(frame, &credit),
                     Some(Err(error)) => Err(error.to_string()),
-                    None => break End::Untold { why: "its streams ended".to_owned(), exec: ended(end).await },
+                    None => {
+                        let why = "what it ran under was ended".to_owned();
+                        break End::Untold { why, interrupted: stop.is_none(), overdue: false, exec: ended(end).await };
+                    }
                 };
                 match said {
                     Ok(Said::Event(event)) => pending = events.is_some().then_some(event),
@@ -95,26 +118,13 @@ pub(crate) async fn attend(attendance: Attendance, request: &Request, interrupt:
                         started.get_or_insert_with(Instant::now);
                         deadline = Instant::now() + request.timeout + request.grace + SLACK;
                     }
-                    Ok(Said::Refused(refusal)) if started.is_none() => break End::Refused(refusal),
-                    Ok(Said::Refused(_)) => break untold("it was refused after its start"),
-                    Ok(Said::Ended { status, running, clean }) => break End::Told { status, running, clean },
-                    Err(why) => break End::Untold { why, exec: None },
+                    Ok(Said::Refused(refusal)) => break End::Refused(refusal),
+                    Ok(Said::Ended { status, running, clean, oom }) => {
+                        out_of_memory = oom;
+                        break End::Told { status, running, clean };
+                    }
+                    Err(why) => break untold(&why),
                 }
-            }
-            passed = pass_on(events.as_ref(), &mut pending), if pending.is_some() => {
-                if !passed {
-                    events = None;
-                }
-            }
-            () = &mut writing, if !written => written = true,
-            () = &mut interrupt, if stop.is_some() => drop(stop.take()),
-            () = sleep_until(deadline) => {
-                if pending.take().is_none() {
-                    break untold("it did not end when its time was up");
-                }
-                // It is the consumer who does not go on: what is still told is collected without it.
-                events = None;
-                deadline = Instant::now() + SLACK;
             }
         }
     };
@@ -127,11 +137,11 @@ pub(crate) async fn attend(attendance: Attendance, request: &Request, interrupt:
             }
         }
     }
-    Attended { end, stdout: stdout.text().await, stderr: stderr.text().await, started }
+    Attended { end, out_of_memory, stdout: stdout.text().await, stderr: stderr.text().await, started }
 }
 
 fn untold(why: &str) -> End {
-    End::Untold { why: why.to_owned(), exec: None }
+    End::Untold { why: why.to_owned(), interrupted: false, overdue: false, exec: None }
 }
 
 /// Gives the event to the consumer when there is room; whether there still is a consumer.
@@ -175,13 +185,15 @@ async fn write(
         std::io::Result::Ok(())
     };
     tokio::select! {
+        biased;
+        // Before anything is sent, so that what is to be ended at once never begins.
+        _ = &mut stopped => {}
         sent = sending => {
             if let Err(error) = sent {
                 tracing::debug!(%error, "the script does not take its input");
             }
             drop((&mut stopped).await);
         }
-        _ = &mut stopped => {}
     }
     let _ = stdin.shutdown().await;
 }
@@ -224,7 +236,7 @@ enum Said {
     Event(ScriptEvent),
     Started,
     Refused(Refusal),
-    Ended { status: ScriptStatus, running: Duration, clean: bool },
+    Ended { status: ScriptStatus, running: Duration, clean: bool, oom: bool },
 }
 
 impl Output {
@@ -299,7 +311,7 @@ fn answer(payload: &[u8]) -> Result<Said, String> {
                 _ => return Err(unreadable()),
             };
             let running = text("us").parse().map(Duration::from_micros).map_err(|_| unreadable())?;
-            Ok(Said::Ended { status, running, clean: text("clean") == "1" })
+            Ok(Said::Ended { status, running, clean: text("clean") == "1", oom: text("oom") == "1" })
         }
         _ => Err(unreadable()),
     }

@@ -30,6 +30,8 @@ pub struct ScriptOutcome {
     pub status: ScriptStatus,
     /// What is true of variables and files after the call: a script does not touch the kernel.
     pub state: State,
+    /// While it ran, the memory limit ended a process of the container: most likely one of its own.
+    pub out_of_memory: bool,
     /// What it wrote to stdout; bytes that are no UTF-8 are replaced.
     pub stdout: Text,
     /// What it wrote to stderr; bytes that are no UTF-8 are replaced.
@@ -140,6 +142,7 @@ impl Serialize for ScriptOutcome {
             reason: Option<&'a str>,
             exit_code: i32,
             state: State,
+            out_of_memory: bool,
             stdout: &'a Text,
             stderr: &'a Text,
             timing: ScriptTiming,
@@ -158,6 +161,7 @@ impl Serialize for ScriptOutcome {
             reason,
             exit_code: self.exit_code(),
             state: self.state,
+            out_of_memory: self.out_of_memory,
             stdout: &self.stdout,
             stderr: &self.stderr,
             timing: self.timing,

@@ -268,6 +268,11 @@ impl Bridge {
         self.send(json!({ "type": "interrupt", "generation": generation, "msg_id": msg_id }), Vec::new())
     }
 
+    /// Ends all that a script has started, whose own `bridge script` does not do so any more; whether nothing is left comes through the receiver.
+    pub(crate) fn end_script(&mut self, script: &str) -> oneshot::Receiver<Result<Bytes, BridgeError>> {
+        self.send(json!({ "type": "end_script", "script": script }), Vec::new())
+    }
+
     /// Tells the deadline of the cell that is sent now, for a bridge whose controller goes.
     pub(crate) fn deadline(&self, timeout: Duration, grace: Duration) {
         self.tell(&json!({ "type": "deadline", "ms": millis(timeout), "grace_ms": millis(grace) }));
@@ -427,6 +432,15 @@ fn answer(waiting: &Waiting, incoming: &Incoming, payload: Bytes) {
         (false, _) => Err(BridgeError::Refused(incoming.error.clone().unwrap_or_default())),
     };
     let _ = sender.send(result);
+}
+
+/// Whether the answer to `end_script` says that nothing is left.
+pub(crate) fn is_clean(answer: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Answer {
+        clean: bool,
+    }
+    read::<Answer>(answer).is_ok_and(|answer| answer.clean)
 }
 
 fn read<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, BridgeError> {

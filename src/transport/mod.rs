@@ -16,7 +16,7 @@ mod socket;
 mod unread;
 mod zmtp;
 
-pub(crate) use bridge::{Bridge, BridgeError, BridgeEvent, CellReport, Hello, KernelExit, Launched};
+pub(crate) use bridge::{Bridge, BridgeError, BridgeEvent, CellReport, Hello, KernelExit, Launched, is_clean};
 pub(crate) use channels::{ChannelError, Channels, Incoming};
 pub(crate) use frame::{Frame, FrameCodec, HEADER, Kind as FrameKind, MAX_PAYLOAD, read_header, write_header};
 pub(crate) use link::Link;

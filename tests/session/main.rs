@@ -35,5 +35,6 @@ mod queries;
 mod ran;
 mod recovery;
 mod refusals;
+mod script_ends;
 mod scripts;
 mod stdin;

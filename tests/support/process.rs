@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use cellblock::{ContainerId, ContainerSpec, ContainerSummary, Engine, Error, Exec, ExecEnd, Exit};
@@ -31,7 +31,7 @@ pub(crate) struct ProcessEngine {
     python: PathBuf,
     base: PathBuf,
     made: AtomicU32,
-    processes: Mutex<BTreeMap<String, Process>>,
+    processes: Arc<Mutex<BTreeMap<String, Process>>>,
 }
 
 #[derive(Debug)]
@@ -42,6 +42,8 @@ struct Process {
     host_directory: Option<PathBuf>,
     directory: PathBuf,
     pid: Option<Pid>,
+    /// What was started in it besides, as in a container, with which it ends.
+    execs: Vec<Pid>,
     exit: watch::Sender<Option<Exit>>,
 }
 
@@ -51,7 +53,7 @@ impl ProcessEngine {
         sweep();
         let base = PathBuf::from(format!("/tmp/{DIRECTORIES}{}-{}", std::process::id(), number()));
         fs::create_dir(&base).expect("a directory for the processes");
-        Self { python: python.into(), base, made: AtomicU32::new(0), processes: Mutex::default() }
+        Self { python: python.into(), base, made: AtomicU32::new(0), processes: Arc::default() }
     }
 
     /// Ends everything that still runs and removes every trace.
@@ -114,8 +116,10 @@ impl ProcessEngine {
 impl Process {
     fn kill(&self) {
         let Some(pid) = self.pid.filter(|_| self.exit.borrow().is_none()) else { return };
-        for pid in descendants(pid).into_iter().chain([pid]) {
-            let _ = kill_process(pid, Signal::KILL);
+        for root in self.execs.iter().copied().chain([pid]) {
+            for pid in descendants(root).into_iter().chain([root]) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
         }
     }
 }
@@ -143,6 +147,7 @@ impl Engine for ProcessEngine {
                 host_directory: spec.host_directory.clone(),
                 directory,
                 pid: None,
+                execs: Vec::new(),
                 exit: watch::Sender::new(None),
             };
             processes.insert(id.clone(), process);
@@ -183,11 +188,20 @@ impl Engine for ProcessEngine {
             else {
                 return Err(Error::engine("cannot start the bridge's program", "it has no pipes"));
             };
+            let started = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+            if let Some((process, pid)) = self.processes().get_mut(&id.0).zip(started) {
+                process.execs.push(pid);
+            }
+            let (engine, id) = (Arc::clone(&self.processes), id.0.clone());
             let end = tokio::spawn(async move {
                 let mut text = Vec::new();
                 let read = stderr.read_to_end(&mut text).await;
                 text.drain(..text.len().saturating_sub(STDERR_KEPT));
                 let status = read.and(child.wait().await);
+                // Its number may be another's from here on.
+                if let Some(process) = engine.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&id) {
+                    process.execs.retain(|pid| Some(*pid) != started);
+                }
                 status.map(|status| ExecEnd::new(exit_code(status), text))
             });
             let failed = |error: Box<dyn std::error::Error + Send + Sync>| Error::engine("cannot wait", error);

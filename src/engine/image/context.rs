@@ -43,6 +43,7 @@ const FILES: &[(&str, &[u8])] = embed![
     "bridge/relay.py",
     "bridge/removal.py",
     "bridge/script.py",
+    "bridge/scripts.py",
     "bridge/shell.py",
     "bridge/shield.py",
     "bridge/staging.py",
