@@ -186,6 +186,8 @@ async fn a_script_cannot_read_what_it_runs_under(lab: &Lab) {
                   ls /proc/$PPID/fd && echo fd; ls /proc/1/fd && echo fd; exit 0";
     let outcome = ran(&session, script).await;
     assert_eq!((outcome.stdout.text.as_str(), outcome.status), ("", ScriptStatus::Exited(0)), "{}", outcome.stderr);
+    // Nor are its descriptors passed on: the fourth is that of the directory that is listed.
+    assert_eq!(said(&session, "exec ls /proc/self/fd | tr '\\n' ' '").await, "0 1 2 3 ");
 }
 
 async fn no_process_for_a_script_is_a_clear_error(lab: &Lab) {
