@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cellblock::{Rung, Session, State, Status};
 
 use crate::follow::Following;
-use crate::lab::{Ask as _, Lab, tests};
+use crate::lab::{Ask as _, Lab, SOON, tests};
 
 tests! {
     links: [
@@ -37,7 +37,7 @@ async fn an_interrupt_from_another_handle_ends_the_cell(lab: &Lab) {
     let begun = Instant::now();
     tokio::spawn(async move { other.interrupt().await }).await.expect("no panic").expect("it is taken");
     let execution = running.finish().await;
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!((execution.status, execution.rung), (Status::Interrupted, Some(Rung::Interrupt)));
     assert_eq!((execution.state, execution.stdout.text.as_str()), (State::Kept, "begun\n"));
     assert_eq!(session.value("x").await, "1");
@@ -96,7 +96,7 @@ async fn an_await_is_interrupted_at_once(lab: &Lab) {
     let begun = Instant::now();
     session.interrupt().await.expect("it is taken");
     assert_eq!(running.finish().await.status, Status::Interrupted);
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(session.value("1 + 1").await, "2");
 }
 
@@ -172,7 +172,7 @@ async fn an_interrupt_as_a_cell_begins_costs_later_ones_nothing(lab: &Lab) {
         let (_, interrupt) = tokio::join!(cell, interrupt);
         interrupt.expect("it is taken");
         is_clean(&session, round).await;
-        assert!(begun.elapsed() < Duration::from_secs(3), "round {round}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "round {round}: {:?}", begun.elapsed());
     }
 }
 
@@ -193,12 +193,12 @@ async fn an_interrupt_as_a_cell_begins_is_not_lost(lab: &Lab) {
         interrupt.expect("it is taken");
         let cell = cell.expect("the call goes well");
         assert_eq!(cell.status, Status::Interrupted, "round {round}");
-        assert!(begun.elapsed() < Duration::from_secs(5), "round {round}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "round {round}: {:?}", begun.elapsed());
     }
 }
 
 async fn a_cell_after_a_timeout_never_sees_its_interrupt(lab: &Lab) {
-    let session = lab.session().await;
+    let session = lab.builder().grace(SOON).start().await.expect("a session");
     session.good("import time").await;
     for round in 0..lab.rounds(250) {
         // Ends exactly at its deadline, more or less.

@@ -12,6 +12,8 @@ use crate::places::{Fixture, Place};
 
 /// No test may take longer than this, whatever hangs.
 const PATIENCE: Duration = Duration::from_secs(100);
+/// "At once" on a machine that is busy with everything else: far less than any cell of these tests sleeps, or may run.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// What nothing announces is there by then.
 const CONDITION: Duration = Duration::from_secs(30);
 
