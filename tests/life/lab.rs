@@ -28,13 +28,18 @@ pub(crate) struct Lab {
 
 /// Runs a test in a lab of its own, or says why it cannot.
 pub(crate) async fn on(test: impl AsyncFnOnce(&Lab)) {
+    on_for(PATIENCE, test).await;
+}
+
+/// Runs one that may take this long.
+pub(crate) async fn on_for(patience: Duration, test: impl AsyncFnOnce(&Lab)) {
     let Some(lab) = Lab::open().await else { return };
-    let bounded = tokio::time::timeout(PATIENCE, Box::pin(test(&lab)));
+    let bounded = tokio::time::timeout(patience, Box::pin(test(&lab)));
     let outcome = AssertUnwindSafe(bounded).catch_unwind().await;
     lab.clean_up().await;
     match outcome {
         Err(panic) => resume_unwind(panic),
-        Ok(result) => assert!(result.is_ok(), "the test did not end within {PATIENCE:?}"),
+        Ok(result) => assert!(result.is_ok(), "the test did not end within {patience:?}"),
     }
 }
 

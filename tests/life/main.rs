@@ -8,6 +8,7 @@ mod controller;
 mod lab;
 
 mod deaths;
+mod engine;
 mod holders;
 mod leases;
 mod leftovers;
