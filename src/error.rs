@@ -46,7 +46,7 @@ pub enum Ran {
     Never,
     /// It ran, at least in part.
     Yes,
-    /// It may have run: the session was let go, or this process's part of it failed, after the code was handed over.
+    /// It may have run: it was handed over, and no word came of its end, or the session was let go before.
     Unknown,
 }
 

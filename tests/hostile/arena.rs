@@ -106,7 +106,7 @@ impl Arena {
         let first = within(PATIENCE, "the cell before", session.run("marker = 1")).await?;
         first.ok().filter(Execution::is_ok).ok_or("the cell before did not go well")?;
         self.bystanders.stir();
-        let mut run = session.run(attack.code()).timeout(attack.timeout);
+        let mut run = session.run(attack.code()).timeout(attack.timeout.unwrap_or(self.place.brief()));
         run = match attack.caller {
             Caller::Nobody => run,
             Caller::Answers => run.stdin(|_| ready(Some("a line".to_owned())).boxed()),

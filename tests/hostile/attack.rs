@@ -40,7 +40,8 @@ pub(crate) struct Attack {
     pub(crate) name: String,
     lines: String,
     pub(crate) expect: Expect,
-    pub(crate) timeout: Duration,
+    /// Of the cell; none where it is to be used up, as soon as the attack has begun.
+    pub(crate) timeout: Option<Duration>,
     /// How long the whole answer may take.
     pub(crate) bound: Duration,
     /// It moves many megabytes: one of its kind at a time.
@@ -58,7 +59,7 @@ impl Attack {
             name: name.into(),
             lines: lines.into(),
             expect,
-            timeout: Duration::from_secs(30),
+            timeout: Some(Duration::from_secs(30)),
             bound: Duration::from_secs(20),
             heavy: false,
             caller: Caller::Nobody,
@@ -68,14 +69,14 @@ impl Attack {
 
     /// Its cell gets little time, since it is to be used up.
     pub(crate) fn brief(mut self) -> Self {
-        self.timeout = Duration::from_millis(800);
+        self.timeout = None;
         self
     }
 
     /// It takes its time.
     pub(crate) fn patient(mut self) -> Self {
-        self.timeout = Duration::from_secs(60);
-        self.bound = Duration::from_secs(60);
+        self.timeout = Some(Duration::from_secs(60));
+        self.bound = Duration::from_secs(90);
         self
     }
 

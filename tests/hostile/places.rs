@@ -52,7 +52,13 @@ impl Place {
 
     pub(crate) fn builder(&self, link: LinkPolicy) -> SessionBuilder {
         let builder = Session::builder().engine(Arc::clone(&self.engine)).image(&self.image).link(link);
-        builder.grace(Duration::from_millis(600))
+        // Less than the driver waits for word of a kernel that has closed its channels.
+        builder.grace(self.brief() * 2 / 3)
+    }
+
+    /// As long as an attack may need to take the sockets over: an interrupt in the middle of that spoils it. Containers have less CPU.
+    pub(crate) fn brief(&self) -> Duration {
+        Duration::from_millis(if self.processes.is_some() { 800 } else { 2500 })
     }
 
     pub(crate) fn clean_up(&self) {

@@ -74,7 +74,8 @@ fn unread() -> Vec<Attack> {
             format!("k.say('stdin', 'input_request', {{}}, header={fat}, times=2000)\nk.end()"),
             Expect::Ended(ended),
         )
-        .heavy(),
+        .heavy()
+        .patient(),
         Attack::new(
             "fat questions without end whose answers are not read",
             format!("while True: k.say('stdin', 'input_request', {{}}, header={fat})"),
