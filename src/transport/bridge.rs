@@ -377,15 +377,11 @@ async fn read_control(
     waiting: Waiting,
     events: mpsc::Sender<BridgeEvent>,
 ) {
-    while let Some(received) = control.recv().await {
-        let payload = match received {
-            Ok(payload) => payload,
-            Err(error) => {
-                if error.kind() == std::io::ErrorKind::InvalidData {
-                    let _ = events.try_send(BridgeEvent::Cut(error.to_string()));
-                }
-                break;
-            }
+    let end = loop {
+        let payload = match control.recv().await {
+            Some(Ok(payload)) => payload,
+            Some(Err(error)) => break Some(error),
+            None => break None,
         };
         let incoming: Incoming = match read(&payload) {
             Ok(incoming) => incoming,
@@ -411,11 +407,14 @@ async fn read_control(
         if let Some(event) = event
             && events.try_send(event).is_err()
         {
-            tracing::warn!(error = %invalid("too many events"), "the bridge was cut");
-            break;
+            break Some(invalid("the bridge told of too many events"));
         }
-    }
+    };
     *waiting.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    if let Some(error) = end.filter(|error| error.kind() == std::io::ErrorKind::InvalidData) {
+        // However full the queue is: a link that was cut is not made again.
+        let _ = events.send(BridgeEvent::Cut(error.to_string())).await;
+    }
 }
 
 fn answer(waiting: &Waiting, incoming: &Incoming, payload: Bytes) {

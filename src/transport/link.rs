@@ -134,7 +134,7 @@ async fn read_frames(
     }
     if let Some(error) = end {
         tracing::warn!(%error, "the link to the bridge was cut");
-        // The queue may be full; its reader sees the end when the sender is dropped.
-        let _ = control.try_send(Err(error));
+        // Its reader takes all that comes.
+        let _ = control.send(Err(error)).await;
     }
 }
