@@ -99,6 +99,15 @@ impl Running {
         }
     }
 
+    /// How long the kernel that runs it may still be left alone.
+    pub(super) fn time_left(&self, grace: Duration) -> Duration {
+        self.grace_end.unwrap_or(self.deadline + grace).saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn time_is_up(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
     /// Takes a message of this cell from IOPub.
     pub(super) fn iopub(&mut self, parsed: &Parsed) {
         self.last_message = Instant::now();

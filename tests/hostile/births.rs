@@ -42,7 +42,7 @@ const BIRTHS: [(&str, &str); 21] = [
     ),
     ("connections that are closed at once", "k.welcome = lambda s: s.sock.close()"),
     ("connections that nobody accepts", "k.listeners.clear()"),
-    ("silence", "k.welcome = lambda s: None"),
+    ("silence", "held = []\nk.welcome = held.append"),
     (
         "a greeting byte by byte",
         "import time\nk.welcome = lambda s: [(s.send(GREETING[i:i+1]), time.sleep(2)) for i in range(63)]",

@@ -19,7 +19,7 @@ const HANDOVERS: [(&str, &str, Option<bool>); 11] = [
     ("honest", "k.listen()\nk.end()", Some(true)),
     ("another protocol", "k.listen()\nk.welcome = lambda s: s.send(b'SSH-2.0-x\\r\\n' * 9)\nk.end()", Some(false)),
     ("closed at once", "k.listen()\nk.welcome = lambda s: s.sock.close()\nk.end()", Some(false)),
-    ("silence", "k.listen()\nk.welcome = lambda s: None\nk.end()", Some(false)),
+    ("silence", "k.listen()\nheld = []\nk.welcome = held.append\nk.end()", Some(false)),
     ("another key", "k.listen()\nk.end()\nk.key = b'other'", Some(false)),
     ("dead listeners", "k.listen()\nk.listeners.clear()\nk.end()", Some(false)),
     ("a flood on IOPub before it is ready", FLOOD, Some(true)),

@@ -18,6 +18,8 @@ use crate::transport::{Bridge, CellReport, Hello};
 /// An engine that restarts is back by then; and an owned container that nobody reaches ends itself.
 const RELINK_WAIT: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(200);
+/// The running cell's time may be up already: a kernel that is well answers within this.
+const KERNEL_WAIT: Duration = Duration::from_secs(3);
 
 impl<C: Container> Driver<C> {
     pub(super) async fn relink(&mut self) -> Result<(), End> {
@@ -36,8 +38,11 @@ impl<C: Container> Driver<C> {
             else {
                 return self.kernel_was_lost(hello).await;
             };
-            let Settings { session, private, ready, .. } = &self.settings;
-            match Connection::open(&mut self.bridge, kernel, session, private, *ready).await {
+            let Settings { session, private, ready, grace, .. } = &self.settings;
+            // The kernel may be hostile, and greet nobody: that is no reason to answer the cell late.
+            let time_left = self.running.as_ref().map_or(*ready, |running| running.time_left(*grace));
+            let patience = time_left.max(KERNEL_WAIT).min(*ready);
+            match Connection::open(&mut self.bridge, kernel, session, private, patience).await {
                 Ok(connection) => {
                     self.connection = connection;
                     self.broken = None;
@@ -46,6 +51,10 @@ impl<C: Container> Driver<C> {
                     return Ok(());
                 }
                 Err(error) if self.bridge.has_ended() => tracing::debug!(%error, "the link was lost again"),
+                Err(error) if self.running.as_ref().is_some_and(Running::time_is_up) => {
+                    tracing::debug!(%error, "the cell's time is up, and its kernel was not reached again");
+                    return self.replace_kernel(Some(Status::TimedOut), Some(Rung::KernelRestart)).await;
+                }
                 Err(error) => {
                     let reason = Some(format!("it could not be reached again: {error}"));
                     let death = Death { reason, ..Death::default() };
