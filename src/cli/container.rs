@@ -1,5 +1,7 @@
 //! The flags that shape a container.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use cellblock::{Network, Session, SessionBuilder, Workspace};
 use clap::{Args, ValueEnum};
@@ -38,6 +40,9 @@ pub(crate) struct ContainerArgs {
     /// Size of a `/workspace` in memory [default: a quarter of the memory limit]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     workspace_size: Option<u64>,
+    /// Mount this directory of yours as `/workspace`, for the code to read and write; new files are yours
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["workspace", "workspace_size"])]
+    workdir: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,6 +64,7 @@ impl ContainerArgs {
             ("--env", !self.env.is_empty()),
             ("--workspace", self.workspace.is_some()),
             ("--workspace-size", self.workspace_size.is_some()),
+            ("--workdir", self.workdir.is_some()),
         ];
         flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
@@ -95,6 +101,9 @@ impl ContainerArgs {
     }
 
     fn workspace(&self) -> Result<Option<Workspace>, Usage> {
+        if let Some(directory) = &self.workdir {
+            return Ok(Some(Workspace::Host(directory.clone())));
+        }
         match (self.workspace, self.workspace_size) {
             (Some(WorkspaceKind::Disk), Some(_)) => {
                 Err(Usage("`--workspace-size` is for a workspace in memory, not for `--workspace disk`".into()))
@@ -143,11 +152,15 @@ mod tests {
     fn every_flag_is_known_to_shape_the_container() {
         let flags = ContainerArgs::augment_args(clap::Command::new("run"));
         let args = ["run", "--image=i", "--memory=1g", "--cpus=1", "--pids=9", "--network=none", "--runtime=r"];
-        let args = [&args[..], &["--env=A=1", "--workspace=memory", "--workspace-size=1m"]].concat();
-        let matches = flags.clone().try_get_matches_from(args).unwrap();
-        let given = ContainerArgs::from_arg_matches(&matches).unwrap().given();
+        let args = [&args[..], &["--env=A=1"]].concat();
+        let given = |more: &[&str]| {
+            let matches = flags.clone().try_get_matches_from([&args, more].concat()).unwrap();
+            ContainerArgs::from_arg_matches(&matches).unwrap().given()
+        };
+        let mut given_all = given(&["--workspace=memory", "--workspace-size=1m"]);
+        given_all.extend(given(&["--workdir=d"]).last());
         let all: Vec<String> = flags.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
-        assert_eq!(given, all);
+        assert_eq!(given_all, all);
     }
 
     #[test]

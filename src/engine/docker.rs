@@ -6,6 +6,7 @@ mod failure;
 mod inspect;
 mod limits;
 mod list;
+mod user;
 mod wait;
 
 use std::fmt;

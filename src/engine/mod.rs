@@ -194,6 +194,12 @@ pub enum Workspace {
     Memory(u64),
     /// An anonymous volume, removed with the container; bounded only where the engine can.
     Disk,
+    /// A directory of this machine, which the container writes: nothing bounds how much, and it stays when the container goes.
+    ///
+    /// New files belong to the calling user, as whom everything in the container then runs; if that is root, to the directory's owner. So in a directory of
+    /// root's, and only there, the container's processes are root, without any capability: keep such a directory closed to other users of the machine, who could
+    /// run what is made there. The engine must run on this machine, and must not map its users to others.
+    Host(PathBuf),
 }
 
 /// How a container ended.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::registry::{Lease, annotations, container_name, labels};
-use super::{Session, start};
+use super::{Session, start, workdir};
 use crate::error::{Error, Kind};
 use crate::execution::Limits;
 use crate::{ContainerSpec, Docker, Engine, Network, Workspace};
@@ -255,7 +255,11 @@ impl SessionBuilder {
         let mut spec = self.spec.clone();
         spec.name = container_name(name);
         spec.args = args;
-        spec.workspace = self.workspace.clone().unwrap_or(Workspace::Memory(self.spec.memory / 4));
+        spec.workspace = match &self.workspace {
+            Some(Workspace::Host(path)) => Workspace::Host(workdir::resolve(path)?),
+            Some(workspace) => workspace.clone(),
+            None => Workspace::Memory(self.spec.memory / 4),
+        };
         spec.labels = labels(name, self.lease, directory, expires);
         spec.annotations = annotations();
         Ok((spec, expires))

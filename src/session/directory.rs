@@ -151,6 +151,11 @@ pub(super) fn spill_path(id: &str) -> Result<PathBuf, Error> {
     Ok(base.join(id))
 }
 
+/// Where this user's sessions keep what they have on this machine.
+pub(super) fn bases() -> [PathBuf; 2] {
+    [base_path(), spill_base()]
+}
+
 /// One for each place of directories: where the environment differs, so do they, and what is nobody's here may be somebody's there.
 fn spill_base() -> PathBuf {
     let place = base_path().display().to_string().trim_start_matches('/').replace('/', "-");

@@ -14,6 +14,7 @@ mod script;
 mod start;
 mod usage;
 mod watch;
+mod workdir;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -38,3 +38,4 @@ mod refusals;
 mod script_ends;
 mod scripts;
 mod stdin;
+mod workdirs;

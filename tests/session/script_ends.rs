@@ -44,7 +44,7 @@ async fn left(session: &Session, mark: &str) -> String {
 }
 
 async fn a_timeout_ends_everything_that_the_script_started(lab: &Lab) {
-    let session = lab.builder().grace(Duration::from_millis(300)).start().await.unwrap();
+    let session = lab.builder().grace(Duration::from_millis(300)).start().await.expect("a session");
     session.good("x = 41").await;
     let script = "trap '' TERM\n\
                   sh -c \"trap '' TERM; while :; do sleep 100; done\" &\n\
@@ -52,7 +52,7 @@ async fn a_timeout_ends_everything_that_the_script_started(lab: &Lab) {
                   echo begun; while :; do sleep 100; done";
     let mark = lab.name("timeout");
     let call = session.run_shell(script, Shell::Bash).env(MARK, &mark).timeout(Duration::from_secs(1));
-    let outcome = call.await.unwrap();
+    let outcome = call.await.expect("the call goes well");
     assert_eq!((outcome.status.clone(), outcome.exit_code()), (ScriptStatus::TimedOut, 124));
     assert_eq!(outcome.stdout.text, "begun\n");
     assert_eq!(left(&session, &mark).await, "[]");
@@ -60,9 +60,10 @@ async fn a_timeout_ends_everything_that_the_script_started(lab: &Lab) {
 }
 
 async fn what_ends_at_the_first_signal_is_not_waited_for(lab: &Lab) {
-    let session = lab.builder().grace(Duration::from_secs(60)).start().await.unwrap();
+    let session = lab.builder().grace(Duration::from_secs(60)).start().await.expect("a session");
     let script = "trap 'echo cleaned; exit 0' TERM; echo begun; sleep 100 & wait";
-    let outcome = session.run_shell(script, Shell::Bash).timeout(Duration::from_millis(500)).await.unwrap();
+    let outcome =
+        session.run_shell(script, Shell::Bash).timeout(Duration::from_millis(500)).await.expect("the call goes well");
     assert_eq!((outcome.status, outcome.stdout.text.as_str()), (ScriptStatus::TimedOut, "begun\ncleaned\n"));
 }
 
@@ -70,7 +71,7 @@ async fn what_a_script_leaves_behind_ends_with_it(lab: &Lab) {
     let session = lab.session().await;
     let mark = lab.name("behind");
     let script = "sleep 100 & setsid sleep 100 > /dev/null 2>&1 & (setsid sleep 100 &) ; exit 5";
-    let outcome = session.run_shell(script, Shell::Bash).env(MARK, &mark).await.unwrap();
+    let outcome = session.run_shell(script, Shell::Bash).env(MARK, &mark).await.expect("the call goes well");
     assert_eq!(outcome.status, ScriptStatus::Exited(5));
     assert_eq!(left(&session, &mark).await, "[]");
 }
@@ -133,7 +134,7 @@ async fn a_script_may_be_left_running(lab: &Lab) {
 async fn a_stop_during_a_script_is_an_outcome(lab: &Lab) {
     let session = lab.session().await;
     let mut stream = begun(&session, &lab.name("stop")).await;
-    session.stop().await.unwrap();
+    session.stop().await.expect("the call goes well");
     match stream.next().await {
         Some(Ok(ScriptEvent::Done(outcome))) => {
             assert_eq!(outcome.status, ScriptStatus::ContainerGone("the session was stopped".to_owned()));
@@ -161,7 +162,7 @@ async fn a_script_that_kills_what_it_runs_under_is_ended(lab: &Lab) {
     session.good("x = 41").await;
     let mark = lab.name("kill");
     let script = "setsid sleep 100 & echo begun; kill -KILL $PPID; sleep 100";
-    let outcome = session.run_shell(script, Shell::Bash).env(MARK, &mark).await.unwrap();
+    let outcome = session.run_shell(script, Shell::Bash).env(MARK, &mark).await.expect("the call goes well");
     assert!(matches!(outcome.status, ScriptStatus::Lost(_)), "{}", outcome.status);
     assert_eq!(left(&session, &mark).await, "[]");
     assert_eq!(session.value("__import__('glob').glob('/tmp/cellblock-*')").await, "[]");
@@ -170,11 +171,11 @@ async fn a_script_that_kills_what_it_runs_under_is_ended(lab: &Lab) {
 }
 
 async fn a_script_that_stops_what_it_runs_under_is_ended(lab: &Lab) {
-    let session = lab.builder().grace(Duration::from_millis(300)).start().await.unwrap();
+    let session = lab.builder().grace(Duration::from_millis(300)).start().await.expect("a session");
     let mark = lab.name("stopper");
     let script = "setsid sleep 100 & echo begun; kill -STOP $PPID; sleep 100";
     let call = session.run_shell(script, Shell::Bash).env(MARK, &mark).timeout(Duration::from_secs(1));
-    let outcome = call.await.unwrap();
+    let outcome = call.await.expect("the call goes well");
     assert!(matches!(outcome.status, ScriptStatus::TimedOut), "{}", outcome.status);
     assert_eq!(left(&session, &mark).await, "[]");
     assert_eq!(said(&session, "echo on").await, "on\n");
@@ -191,7 +192,7 @@ async fn a_script_cannot_read_what_it_runs_under(lab: &Lab) {
 }
 
 async fn no_process_for_a_script_is_a_clear_error(lab: &Lab) {
-    let session = lab.builder().pids(64).start().await.unwrap();
+    let session = lab.builder().pids(64).start().await.expect("a session");
     let fill = "import subprocess\nheld = []\ntry:\n    while True: held.append(subprocess.Popen(['sleep', '100']))\n\
                 except OSError as error: print(error)";
     session.good(fill).await;
@@ -203,9 +204,10 @@ async fn no_process_for_a_script_is_a_clear_error(lab: &Lab) {
 }
 
 async fn a_script_out_of_memory_leaves_the_kernel_alone(lab: &Lab) {
-    let session = lab.builder().memory(256 << 20).start().await.unwrap();
+    let session = lab.builder().memory(256 << 20).start().await.expect("a session");
     session.good("x = 41").await;
-    let outcome = session.run_shell("x = bytearray(1 << 30); print('had it')", "python3").await.unwrap();
+    let outcome =
+        session.run_shell("x = bytearray(1 << 30); print('had it')", "python3").await.expect("the call goes well");
     assert_eq!((outcome.status, outcome.out_of_memory), (ScriptStatus::Signaled(9), true));
     assert_eq!(session.value("x + 1").await, "42");
     assert!(!ran(&session, "true").await.out_of_memory);

@@ -96,7 +96,7 @@ async fn arguments_environment_directory_and_input_arrive_as_they_are(lab: &Lab)
         .current_dir("a dir")
         .stdin("in\nput")
         .await
-        .unwrap();
+        .expect("it is there");
     assert_eq!(outcome.stdout.text, "<two words><$(echo no)><><ü\n><-x><a=b 'c'><a dir>in\nput");
 }
 
@@ -108,14 +108,18 @@ async fn input_is_empty_unless_given(lab: &Lab) {
 async fn a_long_input_passes_a_script_that_reads_slowly(lab: &Lab) {
     let session = lab.session().await;
     let input = vec![b'x'; 5 << 20];
-    let outcome =
-        session.run_shell("head -c 1000 | wc -c; sleep 0.1; wc -c", Shell::Sh).stdin(input.clone()).await.unwrap();
-    let counts: Vec<usize> = outcome.stdout.text.split_whitespace().map(|count| count.parse().unwrap()).collect();
+    let outcome = session
+        .run_shell("head -c 1000 | wc -c; sleep 0.1; wc -c", Shell::Sh)
+        .stdin(input.clone())
+        .await
+        .expect("the call goes well");
+    let counts: Vec<usize> =
+        outcome.stdout.text.split_whitespace().map(|count| count.parse().expect("it is there")).collect();
     // What `head` has read ahead is not there for `wc`.
     assert_eq!(counts[0], 1000);
     assert!(counts[1] > (5 << 20) - (128 << 10), "{counts:?}");
     // Nobody has to read it.
-    let outcome = session.run_shell("exit 7", Shell::Sh).stdin(input).await.unwrap();
+    let outcome = session.run_shell("exit 7", Shell::Sh).stdin(input).await.expect("the call goes well");
     assert_eq!(outcome.status, ScriptStatus::Exited(7));
 }
 
@@ -149,13 +153,13 @@ async fn what_a_script_prints_is_seen_while_it_runs(lab: &Lab) {
 }
 
 async fn a_flood_of_output_is_bounded(lab: &Lab) {
-    let session = lab.builder().output_limit(64 << 10).start().await.unwrap();
+    let session = lab.builder().output_limit(64 << 10).start().await.expect("a session");
     let outcome = ran(&session, "echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last").await;
     let stdout = outcome.stdout;
     assert!(outcome.status == ScriptStatus::Exited(0) && stdout.truncated);
     assert!(stdout.text.len() < 80 << 10 && stdout.text.starts_with("first\n") && stdout.text.ends_with("\nlast\n"));
     assert_eq!(stdout.total_bytes, 20_000_000 + "first\n\nlast\n".len() as u64);
-    let spilled = std::fs::metadata(stdout.spill.expect("a spill file")).unwrap();
+    let spilled = std::fs::metadata(stdout.spill.expect("a spill file")).expect("it is there");
     assert_eq!(spilled.len(), stdout.total_bytes);
 }
 
@@ -170,7 +174,7 @@ async fn a_slow_reader_loses_nothing(lab: &Lab) {
     // The script waits for its reader, as it would with a pipe.
     assert_eq!(session.value("import os; os.path.exists('written')").await, "False");
     while let Some(event) = stream.next().await {
-        match event.unwrap() {
+        match event.expect("an event") {
             ScriptEvent::Stdout(bytes) => seen.extend_from_slice(&bytes),
             ScriptEvent::Done(outcome) => assert_eq!(outcome.stdout.total_bytes, seen.len() as u64),
             other => panic!("{other:?}"),
@@ -185,7 +189,7 @@ async fn a_script_in_latin_1_goes_through_as_it_is(lab: &Lab) {
     let mut stream = session.run_shell(&b"printf 'caf\xe9' | od -An -tx1; printf 'caf\xe9'"[..], Shell::Sh).stream();
     let mut seen = Vec::new();
     while let Some(event) = stream.next().await {
-        match event.unwrap() {
+        match event.expect("an event") {
             ScriptEvent::Stdout(bytes) => seen.extend_from_slice(&bytes),
             ScriptEvent::Done(outcome) => assert_eq!(outcome.stdout.text, " 63 61 66 e9\ncaf\u{fffd}"),
             other => panic!("{other:?}"),
@@ -209,13 +213,13 @@ async fn other_interpreters_can_be_named(lab: &Lab) {
     let session = lab.session().await;
     let code = "import sys; print(sys.argv[1], sys.flags.isolated, sys.argv[0].endswith('.py'))";
     let python = Interpreter::new("python3").arg("-I");
-    let outcome = session.run_shell(code, python).arg("one").await.unwrap();
+    let outcome = session.run_shell(code, python).arg("one").await.expect("the call goes well");
     assert_eq!(outcome.stdout.text, "one 1 True\n", "{}", outcome.stderr);
 }
 
 async fn programs_run_without_a_shell(lab: &Lab) {
     let session = lab.session().await;
-    let outcome = session.run_program(["printf", "%s", "$HOME; * `x`"]).await.unwrap();
+    let outcome = session.run_program(["printf", "%s", "$HOME; * `x`"]).await.expect("the call goes well");
     assert_eq!(outcome.stdout.text, "$HOME; * `x`");
     refused(session.run_program(["no-such-program"]).await, &["no-such-program", "image"]);
     refused(session.run_program(["./no-such-program"]).await, &["no-such-program"]);
@@ -229,9 +233,9 @@ async fn files_run_by_themselves_or_by_an_interpreter(lab: &Lab) {
                 os.chmod('a b.sh', 0o755)\n\
                 open('plain', 'w').write('echo \"by bash: $1 ${BASH_VERSION:+yes}\"')";
     session.good(make).await;
-    let outcome = session.run_file("a b.sh", ["x y"]).current_dir("/tmp").await.unwrap();
+    let outcome = session.run_file("a b.sh", ["x y"]).current_dir("/tmp").await.expect("the call goes well");
     assert_eq!(outcome.stdout.text, "by itself: x y\n");
-    let outcome = session.run_file("plain", ["z"]).interpreter(Shell::Bash).await.unwrap();
+    let outcome = session.run_file("plain", ["z"]).interpreter(Shell::Bash).await.expect("the call goes well");
     assert_eq!(outcome.stdout.text, "by bash: z yes\n");
 }
 
@@ -265,7 +269,8 @@ async fn a_windows_line_ending_in_the_first_line_is_named(lab: &Lab) {
         refused(session.run_file("w", [""; 0]).await, &[first, "Windows line ending"]);
     }
     // Python itself takes them.
-    let outcome = session.run_shell("#!/usr/bin/python3\r\nprint('hello')\r\n", "python3").await.unwrap();
+    let outcome =
+        session.run_shell("#!/usr/bin/python3\r\nprint('hello')\r\n", "python3").await.expect("the call goes well");
     assert_eq!(outcome.stdout.text, "hello\n");
 }
 
@@ -284,8 +289,12 @@ async fn powershell_runs_where_it_is(lab: &Lab) {
                 case $1 in *.ps1) cat \"$1\" ;; esac; printf ' %s' \"$2\"\\n'''); os.chmod('bin/pwsh', 0o755)";
     session.good(make).await;
     let path = session.value("os.environ['PATH'] + ':' + os.getcwd() + '/bin'").await;
-    let outcome =
-        session.run_shell("Write-Output", Shell::Pwsh).arg("x").env("PATH", path.trim_matches('\'')).await.unwrap();
+    let outcome = session
+        .run_shell("Write-Output", Shell::Pwsh)
+        .arg("x")
+        .env("PATH", path.trim_matches('\''))
+        .await
+        .expect("the call goes well");
     assert_eq!(outcome.stdout.text, "-NoLogo -NoProfile -NonInteractive -File Write-Output x", "{}", outcome.stderr);
 }
 
@@ -326,8 +335,9 @@ async fn the_scripts_file_is_gone_afterwards(lab: &Lab) {
 async fn a_script_has_the_usual_signals_and_is_the_first_to_go(lab: &Lab) {
     let session = lab.session().await;
     assert_eq!(said(&session, "yes | head -n 1; echo ${PIPESTATUS[0]}").await, "y\n141\n");
-    let outcome = session.run_program(["grep", "SigIgn", "/proc/self/status"]).await.unwrap();
-    let ignored = u64::from_str_radix(outcome.stdout.text.trim().rsplit('\t').next().unwrap(), 16).unwrap();
+    let outcome = session.run_program(["grep", "SigIgn", "/proc/self/status"]).await.expect("the call goes well");
+    let ignored = u64::from_str_radix(outcome.stdout.text.trim().rsplit('\t').next().expect("it is there"), 16)
+        .expect("it is there");
     assert_eq!(ignored & 0x7fff_ffff, 0, "{ignored:x}");
     assert_eq!(said(&session, "cat /proc/self/oom_score_adj").await, "1000\n");
 }

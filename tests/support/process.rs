@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use cellblock::{ContainerId, ContainerSpec, ContainerSummary, Engine, Error, Exec, ExecEnd, Exit};
+use cellblock::{ContainerId, ContainerSpec, ContainerSummary, Engine, Error, Exec, ExecEnd, Exit, Workspace};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -137,6 +137,12 @@ impl Engine for ProcessEngine {
             for part in ["run", "workspace", "host", "home/ipython"] {
                 fs::create_dir_all(directory.join(part))
                     .map_err(|error| Error::engine("cannot make a directory", error))?;
+            }
+            if let Workspace::Host(path) = &spec.workspace {
+                let workspace = directory.join("workspace");
+                fs::remove_dir(&workspace)
+                    .and_then(|()| std::os::unix::fs::symlink(path, workspace))
+                    .map_err(|error| Error::engine("cannot mount a directory", error))?;
             }
             let mut summary = ContainerSummary::new(ContainerId(id.clone()), &spec.name, &spec.image, "created");
             summary.labels = spec.labels.iter().chain(&spec.annotations).map(|(k, v)| (k.clone(), v.clone())).collect();

@@ -13,12 +13,10 @@ use bollard::query_parameters::CreateContainerOptionsBuilder;
 use super::Docker;
 use super::failure::{NETWORK_HINT, failed, is_missing_network, is_status, message};
 use super::limits::{Abilities, RUN_INODES, RUN_SIZE, Sizes, inodes};
+use super::user::User;
 use crate::Error;
 use crate::engine::{ContainerId, ContainerSpec, Network, Workspace};
 use crate::error::Kind;
-
-/// The user that everything in the container runs as, whatever the image says.
-const USER: u32 = 1000;
 
 impl Docker {
     pub(super) async fn create_container(&self, spec: &ContainerSpec) -> Result<ContainerId, Error> {
@@ -27,7 +25,14 @@ impl Docker {
         {
             return Err(Error::new(Kind::Usage, format!("there is no directory {} to mount", directory.display())));
         }
-        let body = body(spec, self.is_podman)?;
+        let user = match &spec.workspace {
+            Workspace::Host(path) => {
+                self.check_is_ours_to_mount(path)?;
+                User::of(spec, self.is_podman, self.abilities().await?.mapping)?
+            }
+            Workspace::Memory(_) | Workspace::Disk => User::OF_IMAGE,
+        };
+        let body = body(spec, &user, self.is_podman)?;
         let options = CreateContainerOptionsBuilder::new().name(&spec.name).build();
         let created = self.client.create_container(Some(options), body).await.map_err(|error| refused(spec, error))?;
         let id = ContainerId(created.id);
@@ -39,6 +44,19 @@ impl Docker {
             return Err(error);
         }
         Ok(id)
+    }
+
+    /// A directory of this machine, and not one that holds the engine's socket, by which all of the machine could be had.
+    fn check_is_ours_to_mount(&self, path: &Path) -> Result<(), Error> {
+        let refused = |why: &str| {
+            Err(Error::new(Kind::Usage, format!("cannot mount the work directory {}", path.display()))
+                .with_source(why.to_owned()))
+        };
+        let Some(socket) = self.address.strip_prefix("unix://") else {
+            return refused("the engine runs on another machine");
+        };
+        let socket = Path::new(socket).canonicalize().unwrap_or_else(|_| socket.into());
+        if socket.starts_with(path) { refused("it holds the engine's socket") } else { Ok(()) }
     }
 
     pub(super) async fn abilities(&self) -> Result<&Abilities, Error> {
@@ -62,31 +80,33 @@ impl Docker {
     }
 }
 
-fn body(spec: &ContainerSpec, is_podman: bool) -> Result<ContainerCreateBody, Error> {
+fn body(spec: &ContainerSpec, user: &User, is_podman: bool) -> Result<ContainerCreateBody, Error> {
     let labels = spec.annotations.iter().chain(&spec.labels);
     Ok(ContainerCreateBody {
         image: Some(spec.image.clone()),
         cmd: Some(spec.args.clone()),
-        env: Some(environment(spec)?),
-        user: Some(format!("{USER}:{USER}")),
+        env: Some(environment(spec, user)?),
+        user: Some(format!("{}:{}", user.uid, user.gid)),
         labels: Some(labels.map(|(key, value)| (key.clone(), value.clone())).collect()),
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
-        host_config: Some(host_config(spec, is_podman)?),
+        host_config: Some(host_config(spec, user, is_podman)?),
         ..ContainerCreateBody::default()
     })
 }
 
-fn environment(spec: &ContainerSpec) -> Result<Vec<String>, Error> {
+fn environment(spec: &ContainerSpec, user: &User) -> Result<Vec<String>, Error> {
     let entry = |(name, value): &(String, String)| {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(Error::new(Kind::Usage, format!("the environment variable {name:?} cannot be set")));
         }
         Ok(format!("{name}={value}"))
     };
-    spec.env.iter().map(entry).collect()
+    // Programs that look for the name of a user whom the image does not know find this instead.
+    let name = user.is_nameless().then(|| Ok("USER=cellblock".to_owned()));
+    name.into_iter().chain(spec.env.iter().map(entry)).collect()
 }
 
-fn host_config(spec: &ContainerSpec, is_podman: bool) -> Result<HostConfig, Error> {
+fn host_config(spec: &ContainerSpec, user: &User, is_podman: bool) -> Result<HostConfig, Error> {
     let sizes = Sizes::of(spec)?;
     let memory = i64::try_from(spec.memory).unwrap_or(i64::MAX);
     #[expect(clippy::cast_possible_truncation, reason = "the range was checked with the sizes")]
@@ -108,7 +128,8 @@ fn host_config(spec: &ContainerSpec, is_podman: bool) -> Result<HostConfig, Erro
         pids_limit: Some(spec.pids.into()),
         ulimits: Some(vec![no_core_dumps()]),
         log_config: Some(log_config()),
-        tmpfs: Some(tmpfs(&sizes, is_podman)),
+        tmpfs: Some(tmpfs(&sizes, user, is_podman)),
+        userns_mode: user.keep_id.then(|| "keep-id".to_owned()),
         mounts: Some(mounts(spec)?),
         ..HostConfig::default()
     })
@@ -140,7 +161,7 @@ fn log_config() -> HostConfigLogConfig {
     }
 }
 
-fn tmpfs(sizes: &Sizes, is_podman: bool) -> HashMap<String, String> {
+fn tmpfs(sizes: &Sizes, user: &User, is_podman: bool) -> HashMap<String, String> {
     // Podman cannot limit the inodes of a tmpfs; its `U` gives it to the container's user. It would copy the image's
     // directory into it.
     let mount = |flags, own: &str, size, inodes| match (is_podman, own.is_empty()) {
@@ -148,7 +169,8 @@ fn tmpfs(sizes: &Sizes, is_podman: bool) -> HashMap<String, String> {
         (true, false) => format!("rw,{flags},nosuid,nodev,notmpcopyup,U,mode={own},size={size}"),
         (false, true) => format!("rw,{flags},nosuid,nodev,mode=1777,size={size},nr_inodes={inodes}"),
         (false, false) => {
-            format!("rw,{flags},nosuid,nodev,mode={own},uid={USER},gid={USER},size={size},nr_inodes={inodes}")
+            let User { uid, gid, .. } = user;
+            format!("rw,{flags},nosuid,nodev,mode={own},uid={uid},gid={gid},size={size},nr_inodes={inodes}")
         }
     };
     let mut tmpfs = HashMap::from([
@@ -169,8 +191,12 @@ fn tmpfs(sizes: &Sizes, is_podman: bool) -> HashMap<String, String> {
 
 fn mounts(spec: &ContainerSpec) -> Result<Vec<Mount>, Error> {
     let mut mounts = Vec::new();
-    if spec.workspace == Workspace::Disk {
-        mounts.push(Mount { typ: Some(MountType::VOLUME), target: Some("/workspace".to_owned()), ..Mount::default() });
+    let workspace =
+        |typ, source| Mount { typ: Some(typ), source, target: Some("/workspace".to_owned()), ..Mount::default() };
+    match &spec.workspace {
+        Workspace::Memory(_) => {}
+        Workspace::Disk => mounts.push(workspace(MountType::VOLUME, None)),
+        Workspace::Host(path) => mounts.push(workspace(MountType::BIND, Some(absolute(path)?))),
     }
     if let Some(directory) = &spec.host_directory {
         mounts.push(Mount {

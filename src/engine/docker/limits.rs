@@ -5,6 +5,7 @@ use bollard::errors::Error as ClientError;
 use serde::Deserialize;
 
 use super::inspect::{InspectedLimits, reread};
+use super::user::Mapping;
 use crate::Error;
 use crate::engine::{ContainerSpec, Workspace};
 use crate::error::Kind;
@@ -104,6 +105,7 @@ pub(super) struct Abilities {
     missing: Vec<&'static str>,
     seccomp: bool,
     host_swaps: bool,
+    pub(super) mapping: Mapping,
 }
 
 impl Abilities {
@@ -125,7 +127,13 @@ impl Abilities {
         });
         // Podman answers Docker's question with another one each time.
         let engine = info.id.clone().filter(|id| !id.is_empty() && !is_podman);
-        Self { engine, missing: missing.collect(), seccomp, host_swaps }
+        let says = |what: &str| info.security_options.iter().flatten().any(|option| option.contains(what));
+        let mapping = match () {
+            () if says("name=rootless") => Mapping::Rootless,
+            () if says("name=userns") => Mapping::Others,
+            () => Mapping::Same,
+        };
+        Self { engine, missing: missing.collect(), seccomp, host_swaps, mapping }
     }
 
     /// Checks a created container: a limit that the engine ignores is an error.
@@ -195,7 +203,7 @@ mod tests {
     }
 
     fn able() -> Abilities {
-        Abilities { engine: None, missing: Vec::new(), seccomp: true, host_swaps: true }
+        Abilities { engine: None, missing: Vec::new(), seccomp: true, host_swaps: true, mapping: Mapping::Same }
     }
 
     #[test]

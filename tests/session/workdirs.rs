@@ -1,0 +1,109 @@
+//! A directory of the host as the work directory.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown, symlink};
+use std::path::Path;
+
+use cellblock::{ScriptEvent, ScriptStatus, Session, Shell, Workspace};
+use futures_util::StreamExt as _;
+
+use crate::lab::{Ask as _, Lab, tests};
+use crate::scripts::said;
+
+tests! {
+    python: [
+        cells_and_scripts_work_in_a_directory_of_the_host,
+        a_stop_during_a_script_leaves_its_files_and_no_others,
+        what_cannot_be_a_work_directory_is_refused,
+    ]
+    container: [
+        new_files_belong_to_the_directorys_user,
+        the_rest_of_the_container_stays_locked,
+    ]
+}
+
+async fn session_in(lab: &Lab, directory: &Path) -> Session {
+    lab.builder().workspace(Workspace::Host(directory.to_owned())).start().await.expect("a session")
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .expect("it is there")
+        .map(|entry| entry.expect("it is there").file_name().into_string().expect("it is there"))
+        .collect();
+    names.sort();
+    names
+}
+
+async fn cells_and_scripts_work_in_a_directory_of_the_host(lab: &Lab) {
+    let directory = tempfile::tempdir().expect("it is there");
+    fs::write(directory.path().join("given"), "from the host").expect("it is there");
+    let session = session_in(lab, directory.path()).await;
+    assert_eq!(session.value("open('given').read()").await, "'from the host'");
+    session.good("open('of-a-cell', 'w').write('x')").await;
+    assert_eq!(said(&session, "cat given of-a-cell; echo y > of-a-script").await, "from the hostx");
+    session.stop().await.expect("the call goes well");
+    assert_eq!(names(directory.path()), ["given", "of-a-cell", "of-a-script"]);
+}
+
+async fn a_stop_during_a_script_leaves_its_files_and_no_others(lab: &Lab) {
+    let directory = tempfile::tempdir().expect("it is there");
+    let session = session_in(lab, directory.path()).await;
+    let script = "touch made; echo begun; while :; do echo more >> made; sleep 0.01; done";
+    let mut stream = session.run_shell(script, Shell::Sh).stream();
+    assert!(matches!(stream.next().await, Some(Ok(ScriptEvent::Stdout(_)))));
+    session.stop().await.expect("the call goes well");
+    match stream.next().await {
+        Some(Ok(ScriptEvent::Done(outcome))) => assert!(matches!(outcome.status, ScriptStatus::ContainerGone(_))),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(names(directory.path()), ["made"]);
+    // Nothing goes on writing.
+    let length = fs::metadata(directory.path().join("made")).expect("it is there").len();
+    let again = session_in(lab, directory.path()).await;
+    assert_eq!(again.value("import os; os.path.getsize('made')").await, length.to_string());
+}
+
+async fn what_cannot_be_a_work_directory_is_refused(lab: &Lab) {
+    let directory = tempfile::tempdir().expect("it is there");
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("file"), "").expect("it is there");
+    symlink("/var/tmp", path("link")).expect("it is there");
+    for refused in [path("missing"), path("file"), "/".into(), "".into(), path("link")] {
+        let result = lab.builder().workspace(Workspace::Host(refused.clone())).start().await;
+        let error = result.expect_err(&format!("{} is refused", refused.display()));
+        assert!(error.is_usage() && error.to_string().contains(&refused.display().to_string()), "{error}");
+    }
+}
+
+async fn new_files_belong_to_the_directorys_user(lab: &Lab) {
+    // Who is not root can only be the one.
+    let users =
+        if rustix::process::geteuid().is_root() { vec![0, 4321] } else { vec![rustix::process::geteuid().as_raw()] };
+    for uid in users {
+        let directory = tempfile::tempdir().expect("it is there");
+        chown(directory.path(), Some(uid), Some(uid)).expect("it is there");
+        let session = session_in(lab, directory.path()).await;
+        session.good("import os, getpass; os.makedirs('a/b'); open('a/b/c', 'w').close(); getpass.getuser()").await;
+        said(&session, "touch d; mkdir e; cp a/b/c e/").await;
+        // The user's home is its own, too.
+        let homes = "for name in ('~', '/tmp', os.environ['IPYTHONDIR']):\n    path = os.path.expanduser(name)\n    \
+                     os.makedirs(path, exist_ok=True); open(os.path.join(path, 'x'), 'w').close()";
+        session.good(homes).await;
+        session.restart().await.expect("the call goes well");
+        session.stop().await.expect("the call goes well");
+        for name in ["a", "a/b", "a/b/c", "d", "e", "e/c"] {
+            let metadata = fs::metadata(directory.path().join(name)).expect("it is there");
+            assert_eq!((metadata.uid(), metadata.gid()), (uid, uid), "{name}");
+        }
+    }
+}
+
+async fn the_rest_of_the_container_stays_locked(lab: &Lab) {
+    let directory = tempfile::tempdir().expect("it is there");
+    let session = session_in(lab, directory.path()).await;
+    let script = "for path in / /opt/cellblock /run/cellblock-host /etc; do touch $path/x 2> /dev/null && echo $path; done\n\
+                  mount -t tmpfs x /mnt 2> /dev/null && echo mounted\n\
+                  grep CapEff /proc/self/status; for file in /proc/1/mem /proc/1/environ; do cat $file 2> /dev/null; done; exit 0";
+    assert_eq!(said(&session, script).await.trim(), "CapEff:\t0000000000000000");
+}
