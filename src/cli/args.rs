@@ -1,5 +1,6 @@
 //! The command line: what was typed, checked, and not yet acted on.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,6 +57,11 @@ pub(crate) enum Command {
     /// `input()` reads a line of stdin, unless the code itself came from there. Ctrl-C interrupts the cell; a second Ctrl-C
     /// leaves at once.
     Run(Box<RunArgs>),
+    /// Run a shell script in a fresh container, or in a session
+    ///
+    /// The script's bytes become a file of the container, which the shell is given; what it writes to stdout and stderr goes there as it
+    /// comes. All processes that it has started end with it. Ctrl-C ends it; a second Ctrl-C leaves at once.
+    Shell(Box<ShellArgs>),
     /// Start, list and stop sessions that go on between commands
     #[command(subcommand)]
     Session(SessionCommand),
@@ -88,6 +94,37 @@ pub(crate) struct RunArgs {
     pub(crate) keep_going: bool,
     #[command(flatten)]
     pub(crate) figures: FigureArgs,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = exit::SHELL_HELP)]
+pub(crate) struct ShellArgs {
+    /// Run this script
+    #[arg(short = 'c', value_name = "SCRIPT", allow_hyphen_values = true, conflicts_with = "file")]
+    pub(crate) script: Option<String>,
+    /// Run the script in this file of yours; `-` is stdin
+    #[arg(value_name = "FILE", required_unless_present = "script")]
+    pub(crate) file: Option<PathBuf>,
+    /// Arguments of the script
+    #[arg(last = true, value_name = "ARG")]
+    pub(crate) args: Vec<OsString>,
+    /// What runs it: `bash`, `sh`, `pwsh`, or any interpreter of the image by its name
+    #[arg(long, value_name = "PROGRAM", default_value = "bash")]
+    pub(crate) shell: String,
+    /// Where it runs [default: the work directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Give it what is on stdin, which it otherwise finds empty
+    #[arg(long)]
+    pub(crate) stdin: bool,
+    /// Print one line of JSON and nothing else on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The time that it may take, such as `90`, `1m30s`, `2h` [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) place: Place,
 }

@@ -102,6 +102,10 @@ impl ContainerArgs {
 
     fn workspace(&self) -> Result<Option<Workspace>, Usage> {
         if let Some(directory) = &self.workdir {
+            // The library checks it too, and more, but only once an engine has answered.
+            std::fs::read_dir(directory).map_err(|error| {
+                Usage(format!("cannot use `{}` as the work directory: {error}", directory.display()))
+            })?;
             return Ok(Some(Workspace::Host(directory.clone())));
         }
         match (self.workspace, self.workspace_size) {

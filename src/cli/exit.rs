@@ -2,32 +2,33 @@
 
 use std::process::ExitCode;
 
-use cellblock::{Error, Status};
+use cellblock::{Error, ScriptStatus, Status};
 
 use super::printer::{Closed, Usage};
 
 /// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Exit {
     /// All cells ran to their end.
-    Ok = 0,
+    Ok,
     /// A cell raised a Python exception.
-    PythonError = 1,
+    PythonError,
     /// The command line, or a file that it names, is not usable; nothing ran.
-    Usage = 2,
+    Usage,
     /// A cell's time was up.
-    TimedOut = 3,
+    TimedOut,
     /// The kernel process ended during a cell, out of memory included.
-    KernelDied = 4,
+    KernelDied,
     /// The container ended.
-    ContainerGone = 5,
+    ContainerGone,
     /// No container engine answered.
-    EngineUnreachable = 6,
+    EngineUnreachable,
     /// cellblock itself failed: image missing, name taken, session held by another …
-    Failed = 7,
+    Failed,
     /// A cell was interrupted, or Ctrl-C ended the command.
-    Interrupted = 130,
+    Interrupted,
+    /// A script ended by itself, with this code, or was ended by the signal whose number and 128 this is.
+    Script(u8),
 }
 
 /// The table for `--help`.
@@ -43,7 +44,46 @@ Exit codes (of several cells, that of the first which is not ok):
     7  cellblock itself failed: image missing, name taken, session held …
   130  interrupted";
 
+/// The table of `cellblock shell`.
+pub(crate) const SHELL_HELP: &str = "\
+Exit codes: the script's own, or 128 and the signal's number if one ended it. Besides these, where stderr (and `status` with --json) says so:
+    2  usage: nothing ran
+    3  timed out
+    5  the container is gone
+    6  no container engine answered
+    7  cellblock itself failed: image missing, name taken, session held …
+  130  interrupted";
+
 impl Exit {
+    /// The process's exit code.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::PythonError => 1,
+            Self::Usage => 2,
+            Self::TimedOut => 3,
+            Self::KernelDied => 4,
+            Self::ContainerGone => 5,
+            Self::EngineUnreachable => 6,
+            Self::Failed => 7,
+            Self::Interrupted => 130,
+            Self::Script(code) => code,
+        }
+    }
+
+    /// The code for a script that ended so.
+    pub(crate) fn of_script(status: &ScriptStatus) -> Self {
+        match status {
+            ScriptStatus::Exited(0) => Self::Ok,
+            ScriptStatus::Exited(code) => u8::try_from(*code).map_or(Self::Failed, Self::Script),
+            ScriptStatus::Signaled(signal) => u8::try_from(128 + signal).map_or(Self::Failed, Self::Script),
+            ScriptStatus::TimedOut => Self::TimedOut,
+            ScriptStatus::Interrupted => Self::Interrupted,
+            ScriptStatus::ContainerGone(_) => Self::ContainerGone,
+            _ => Self::Failed,
+        }
+    }
+
     /// The code for a cell that ended so.
     pub(crate) fn of_status(status: &Status) -> Self {
         match status {
@@ -87,7 +127,7 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
     }
 }
 
@@ -110,7 +150,7 @@ mod tests {
             Exit::Failed,
             Exit::Interrupted,
         ] {
-            assert!(HELP.contains(&format!("{:>3}  ", exit as u8)), "{exit:?}");
+            assert!(HELP.contains(&format!("{:>3}  ", exit.code())), "{exit:?}");
         }
     }
 

@@ -34,7 +34,7 @@ impl Interrupts {
             while signals.recv().await.is_some() {
                 let stuck = unanswered.fetch_add(1, Ordering::Relaxed) > 0;
                 if stuck && when_stuck == WhenStuck::Leave {
-                    process::exit(Exit::Interrupted as i32);
+                    process::exit(Exit::Interrupted.code().into());
                 }
                 let _ = sender.send(());
             }

@@ -16,6 +16,7 @@ mod printer;
 mod repl;
 mod run;
 mod session;
+mod shell;
 mod terminal_mode;
 mod units;
 mod view;
@@ -51,6 +52,7 @@ fn act(command: &Command, printer: &mut Printer) -> Result<Exit> {
     let exit = runtime.block_on(async {
         match command {
             Command::Run(args) => Box::pin(run::run(args, printer)).await,
+            Command::Shell(args) => Box::pin(shell::shell(args, printer)).await,
             Command::Session(command) => Box::pin(session::session(command, printer)).await,
             Command::Prune => session::prune(printer).await,
             Command::Repl(args) => Box::pin(repl::repl(args, printer)).await,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellblock::{Execution, Rung, State, Status};
+use cellblock::{Execution, Rung, ScriptOutcome, ScriptStatus, State, Status};
 
 /// What to say about an execution beside its outputs; nothing for one that simply ran or simply failed.
 pub(crate) fn describe(execution: &Execution) -> Option<String> {
@@ -25,6 +25,20 @@ pub(crate) fn describe(execution: &Execution) -> Option<String> {
     };
     let state = state(execution.state);
     Some(if what.is_empty() { state.to_owned() } else { format!("{what}; {state}") })
+}
+
+/// What to say about a script beside its output; nothing for one that simply ended.
+pub(crate) fn describe_script(outcome: &ScriptOutcome) -> Option<String> {
+    let what = match &outcome.status {
+        ScriptStatus::Exited(_) | ScriptStatus::Signaled(_) if outcome.out_of_memory => {
+            format!("{}; the memory limit ended a process", outcome.status)
+        }
+        ScriptStatus::Exited(_) => return None,
+        ScriptStatus::TimedOut => format!("timed out after {}", seconds(outcome.timing.total)),
+        ScriptStatus::ContainerGone(reason) => format!("{reason}: variables and files are gone"),
+        status => status.to_string(),
+    };
+    Some(what)
 }
 
 /// What is left of variables and files.

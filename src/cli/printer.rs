@@ -87,6 +87,17 @@ impl Printer {
         checked(to, written)
     }
 
+    /// Prints output of the container's programs: to a pipe or a file the bytes themselves.
+    pub(crate) fn bytes(&mut self, to: To, bytes: &[u8]) -> Result<()> {
+        if self.side(to).terminal {
+            return self.text(to, &String::from_utf8_lossy(bytes));
+        }
+        let Some(last) = bytes.last() else { return Ok(()) };
+        self.set_open(to, *last != b'\n');
+        let written = self.side_mut(to).write(bytes);
+        checked(to, written)
+    }
+
     /// Prints text of the container as lines of their own.
     pub(crate) fn block(&mut self, to: To, text: &str) -> Result<()> {
         self.begin_line(to)?;

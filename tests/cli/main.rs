@@ -10,6 +10,7 @@ mod listing;
 mod output;
 mod repl;
 mod sessions;
+mod shell;
 mod support;
 mod terminal;
 mod usage;

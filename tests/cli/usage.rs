@@ -32,7 +32,15 @@ fn flags_that_make_no_sense() {
     is_usage_error(["run", "-c", "1", "--env", "=1"], "NAME=VALUE");
     is_usage_error(["run", "-c", "1", "--workspace", "disk", "--workspace-size", "1m"], "--workspace-size");
     is_usage_error(["run", "-c", "1", "--session", "a", "--memory", "1g"], "`--memory` shapes a new container");
+    is_usage_error(["run", "-c", "1", "--workdir", "/nonexistent"], "/nonexistent");
+    is_usage_error(["run", "-c", "1", "--workdir", "/tmp", "--workspace", "disk"], "--workdir");
     is_usage_error(["run", "-", "-"], "twice");
+    is_usage_error(["shell"], "required");
+    is_usage_error(["shell", "-c", "1", "file"], "cannot be used with");
+    is_usage_error(["shell", "-", "--stdin"], "once");
+    is_usage_error(["shell", "/nonexistent.sh"], "/nonexistent.sh`: No such file");
+    is_usage_error(["shell", "/"], "directory");
+    is_usage_error(["shell", "-c", "1", "--timeout", "0"], "--timeout");
     is_usage_error(["session", "stop"], "required");
     is_usage_error(["session", "stop", "--all", "a"], "--all");
     is_usage_error(["session", "start"], "required");
