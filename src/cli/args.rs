@@ -65,6 +65,12 @@ pub(crate) enum Command {
     /// Start, list and stop sessions that go on between commands
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Copy files into a session's work directory and out of it
+    ///
+    /// PATH is relative to the work directory, or begins with `/mnt/data/` or `/workspace/`. No symbolic link in the session is followed. What is copied appears
+    /// whole or not at all.
+    #[command(subcommand)]
+    Files(FilesCommand),
     /// Remove sessions that are of no use to anybody: those of killed commands, and those whose container has ended
     Prune,
     /// Work with Python line by line
@@ -204,6 +210,76 @@ pub(crate) struct StartArgs {
     pub(crate) max_life: Option<Duration>,
     #[command(flatten)]
     pub(crate) container: ContainerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilesCommand {
+    /// Copy a file or a directory into a session
+    ///
+    /// A file takes the place of one that is there. A directory must find nothing, or an empty directory; links, pipes, devices and names with control
+    /// characters in it are left out, and told.
+    Put {
+        /// The file or directory; `-` is stdin
+        #[arg(value_name = "LOCAL")]
+        source: PathBuf,
+        /// Its path in the session, or, with a `/` at the end, that of the directory to put it into [default: its name]
+        path: Option<String>,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// Copy a file or a directory out of a session
+    ///
+    /// Nothing that exists is overwritten, unless it is a file and `--force` is given. In a directory links, pipes, devices and names with control characters
+    /// are left out, and told.
+    Get {
+        /// The path in the session
+        path: String,
+        /// Where to copy it to, or a directory to copy it into; `-` is stdout [default: the current directory]
+        #[arg(value_name = "LOCAL")]
+        destination: Option<PathBuf>,
+        /// Overwrite a file that exists
+        #[arg(short, long)]
+        force: bool,
+        /// Copy at most so many bytes, such as `500m`, `20g` [default: 4g]
+        #[arg(long, value_name = "SIZE", value_parser = units::size)]
+        max_size: Option<u64>,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// List what is in a directory of a session
+    #[command(visible_alias = "ls")]
+    List {
+        /// The directory, or a file
+        #[arg(default_value = ".")]
+        path: String,
+        /// With all that is in the directories below
+        #[arg(short, long)]
+        recursive: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+    /// Remove files of a session
+    Rm {
+        /// The paths in the session
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<String>,
+        /// Remove directories with all that is in them
+        #[arg(short, long)]
+        recursive: bool,
+        #[command(flatten)]
+        session: SessionArgs,
+    },
+}
+
+/// Which session.
+#[derive(Debug, Args)]
+pub(crate) struct SessionArgs {
+    /// The session, made by `cellblock session start`
+    #[arg(long = "session", value_name = "NAME")]
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]

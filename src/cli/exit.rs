@@ -112,7 +112,7 @@ impl Exit {
             match () {
                 () if error.is_engine_unreachable() => Some(Self::EngineUnreachable),
                 () if error.is_session_gone() => Some(Self::ContainerGone),
-                () if error.is_usage() => Some(Self::Usage),
+                () if error.is_usage() || error.is_no_such_file() => Some(Self::Usage),
                 () => None,
             }
         };

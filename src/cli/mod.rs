@@ -6,6 +6,7 @@ mod cells;
 mod container;
 mod exit;
 mod figures;
+mod files;
 mod follow;
 mod image;
 mod input;
@@ -54,6 +55,7 @@ fn act(command: &Command, printer: &mut Printer) -> Result<Exit> {
             Command::Run(args) => Box::pin(run::run(args, printer)).await,
             Command::Shell(args) => Box::pin(shell::shell(args, printer)).await,
             Command::Session(command) => Box::pin(session::session(command, printer)).await,
+            Command::Files(command) => Box::pin(files::files(command, printer)).await,
             Command::Prune => session::prune(printer).await,
             Command::Repl(args) => Box::pin(repl::repl(args, printer)).await,
             Command::Image(command) => Box::pin(image::image(command, printer)).await,

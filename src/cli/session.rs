@@ -135,7 +135,7 @@ fn lease(lease: Lease) -> &'static str {
 }
 
 /// The rows with every column but the last as wide as its widest field.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let mut widths = [0; N];
     for row in rows {
         for (width, field) in widths.iter_mut().zip(row) {

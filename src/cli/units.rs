@@ -74,6 +74,21 @@ pub(crate) fn age(seconds: i64) -> String {
     }
 }
 
+/// A size for people: `12 B`, `3.4 KiB`, `512 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let mut number = bytes as f64;
+    let mut unit = "B";
+    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
+        if number < 1000.0 {
+            break;
+        }
+        number /= KIB;
+        unit = larger;
+    }
+    let decimals = usize::from(unit != "B" && number < 9.95);
+    format!("{number:.decimals$} {unit}")
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     text.split_at(end)
@@ -113,6 +128,22 @@ mod tests {
         assert_eq!(cores("0.5"), Ok(0.5));
         for bad in ["0", "-1", "nan", "inf", "two"] {
             assert!(cores(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_for_people() {
+        for (size, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 KiB"),
+            (10_200, "10 KiB"),
+            (1 << 20, "1.0 MiB"),
+            (1000 << 20, "1.0 GiB"),
+            (1 << 40, "1.0 TiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(bytes(size), text);
         }
     }
 

@@ -74,7 +74,8 @@ impl Download {
         self
     }
 
-    /// Is told how far it is, on another thread: for every file, and several times for a large one.
+    /// Is told how far it is, on another thread: for every file, and several times for a large one. It is dropped when the transfer is over, also one that was
+    /// given up, and what it had begun on the host is gone.
     pub fn progress(mut self, observer: impl FnMut(Progress) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
@@ -97,8 +98,8 @@ impl IntoFuture for Download {
     fn into_future(self) -> Self::IntoFuture {
         async move {
             let text = format!("cannot get {:?} from the session as {}", self.path, self.destination.display());
-            let path = WorkPath::parse(&self.path, &text)?;
             let attempt = Attempt::new(text, &self.files.handle);
+            let path = WorkPath::parse(&self.path, &attempt)?;
             let Files { programs, .. } = self.files.clone();
             let runs = attempt.clone();
             let download = move || async move {

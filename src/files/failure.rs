@@ -13,7 +13,10 @@ const QUOTE: usize = 300;
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The program could not be started, or our own side failed: complete as it is.
+    /// `bridge files` could not be started.
+    #[error(transparent)]
+    Start(Error),
+    /// Our own side failed: complete as it is.
     #[error(transparent)]
     Own(#[from] Error),
     /// The bridge refused, by a code of its own.
@@ -60,10 +63,13 @@ impl Attempt {
 
     fn explain(&self, failure: Failure, lost: Ran) -> Error {
         match failure {
-            Failure::Own(error) if error.is_session_gone() => self.handle.gone(&self.text, Ran::Never),
-            Failure::Own(error) if error.to_string() == self.text => error,
-            Failure::Own(error) => self.error(error.kind()).with_source(error),
+            Failure::Own(error) => error,
             Failure::Refused { code, text } => self.refused(&code, &text),
+            Failure::Start(error) if error.is_session_gone() || self.handle.has_ended() => {
+                self.handle.gone(&self.text, Ran::Never)
+            }
+            Failure::Start(error) => self.error(error.kind()).with_source(error),
+            _ if self.handle.has_ended() => self.handle.gone(&self.text, lost),
             Failure::Ended(end) => self.ended(end).with_ran(lost),
             failure @ Failure::Broken(_) => self.error(Kind::Protocol).with_source(failure).with_ran(lost),
             failure => self.error(Kind::Io).with_source(failure).with_ran(lost),

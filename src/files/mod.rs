@@ -71,7 +71,7 @@ impl Files {
     ///
     /// There is a directory of that name, or no space is left.
     pub async fn put(&self, path: &str, content: impl Into<Bytes>) -> Result<(), Error> {
-        let (attempt, path) = self.attempt("put", path)?;
+        let (attempt, path) = self.attempt_change("put", path)?;
         let (programs, content, runs) = (self.programs.clone(), content.into(), attempt.clone());
         let put = move || async move {
             let (sender, receiver) = ask(&programs, &Request::new("put", &path)).await.map_err(|e| runs.fail(e))?;
@@ -91,7 +91,7 @@ impl Files {
     ///
     /// As for [`put`](Self::put), or the reader fails.
     pub async fn put_reader(&self, path: &str, reader: impl AsyncRead, size: Option<u64>) -> Result<(), Error> {
-        let (attempt, path) = self.attempt("put", path)?;
+        let (attempt, path) = self.attempt_change("put", path)?;
         let (chunks, mut source) = mpsc::channel::<Option<Bytes>>(QUEUE);
         let (programs, runs) = (self.programs.clone(), attempt.clone());
         let put = move || async move {
@@ -106,15 +106,14 @@ impl Files {
             send(sender, receiver, upload).await.map_err(|failed| failed.explain(&runs))
         };
         let mut put = std::pin::pin!(on_thread(&self.programs, &attempt, put));
-        tokio::select! {
-            ended = &mut put => ended,
-            fed = feed(reader, size, chunks) => {
-                // Whatever came of it, nothing of it goes on after this.
-                let ended = put.await;
-                fed.map_err(|error| attempt.error(Kind::Io).with_source(error))?;
-                ended
-            }
-        }
+        let fed = tokio::select! {
+            ended = &mut put => return ended,
+            fed = feed(reader, size, chunks) => fed,
+        };
+        // Whatever came of it, nothing of it goes on after this.
+        let ended = put.await;
+        fed.map_err(|error| attempt.error(Kind::Io).with_source(error))?;
+        ended
     }
 
     /// Reads a file of at most 64 MiB into memory; [`open`](Self::open) reads larger ones.
@@ -192,7 +191,7 @@ impl Files {
                 loop {
                     match receiver.hear().await {
                         Ok(Heard::Entry(told)) if (entries.len() as u64) < LIST_LIMIT => {
-                            entries.push(told.entry(&path)?)
+                            entries.push(told.entry(&path)?);
                         }
                         Ok(Heard::Done) => break,
                         heard => return Err(refusal(heard)),
@@ -225,7 +224,7 @@ impl Files {
     }
 
     async fn removal(&self, path: &str, tree: bool) -> Result<(), Error> {
-        let (attempt, path) = self.attempt("remove", path)?;
+        let (attempt, path) = self.attempt_change("remove", path)?;
         let (programs, runs) = (self.programs.clone(), attempt.clone());
         let remove = move || async move {
             let request = Request::new("remove", &path).tree(tree);
@@ -256,9 +255,16 @@ impl Files {
     }
 
     fn attempt(&self, verb: &str, path: &str) -> Result<(Attempt, WorkPath), Error> {
-        let text = format!("cannot {verb} {path:?} in the session");
-        let path = WorkPath::parse(path, &text)?;
-        Ok((Attempt::new(text, &self.handle), path))
+        let attempt = Attempt::new(format!("cannot {verb} {path:?} in the session"), &self.handle);
+        let path = WorkPath::parse(path, &attempt)?;
+        Ok((attempt, path))
+    }
+
+    /// An attempt that changes what is at the path.
+    fn attempt_change(&self, verb: &str, path: &str) -> Result<(Attempt, WorkPath), Error> {
+        let (attempt, path) = self.attempt(verb, path)?;
+        path.check_change(&attempt)?;
+        Ok((attempt, path))
     }
 }
 

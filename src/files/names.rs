@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::failure::Attempt;
 use crate::error::{Error, Kind};
 
 /// Where the work directory is for those who name it in full.
@@ -16,18 +17,21 @@ const DEPTH_LIMIT: usize = 66;
 pub(super) struct WorkPath(String);
 
 impl WorkPath {
-    /// Checks it; `attempted` is for the error.
-    pub(super) fn parse(path: &str, attempted: &str) -> Result<Self, Error> {
-        let refuse = |why: &'static str| {
-            Err(Error::new(Kind::Usage, attempted).with_source(why).with_hint(
+    /// Checks it.
+    pub(super) fn parse(path: &str, attempt: &Attempt) -> Result<Self, Error> {
+        Self::check(path).map_err(|why| {
+            attempt.error(Kind::Usage).with_source(why).with_hint(
                 "a path is relative to the work directory, or begins with /mnt/data/ or /workspace/, and never leaves it",
-            ))
-        };
+            )
+        })
+    }
+
+    fn check(path: &str) -> Result<Self, &'static str> {
         if path.is_empty() {
-            return refuse("the path is empty");
+            return Err("the path is empty");
         }
         if path.contains('\0') {
-            return refuse("the path has a NUL in it");
+            return Err("the path has a NUL in it");
         }
         let stripped = ROOTS.iter().find_map(|root| {
             let rest = path.strip_prefix(root)?;
@@ -35,17 +39,25 @@ impl WorkPath {
         });
         let relative = match stripped {
             Some(rest) => rest,
-            None if path.starts_with('/') => return refuse("the path is not in the work directory"),
+            None if path.starts_with('/') => return Err("the path is not in the work directory"),
             None => path,
         };
         let parts: Vec<&str> = relative.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
         if parts.contains(&"..") {
-            return refuse("the path has `..` in it");
+            return Err("the path has `..` in it");
         }
         if relative.len() > PATH_LIMIT || parts.iter().any(|part| part.len() > NAME_LIMIT) {
-            return refuse("the path is too long");
+            return Err("the path is too long");
         }
         Ok(Self(parts.join("/")))
+    }
+
+    /// Refuses the work directory itself, which stays.
+    pub(super) fn check_change(&self, attempt: &Attempt) -> Result<(), Error> {
+        if self.0.is_empty() {
+            return Err(attempt.error(Kind::Usage).with_source("it is the work directory itself"));
+        }
+        Ok(())
     }
 
     /// As the bridge takes it: the work directory is empty.
@@ -89,7 +101,7 @@ mod tests {
     use super::*;
 
     fn parsed(path: &str) -> Option<String> {
-        WorkPath::parse(path, "cannot try").ok().map(|path| path.0)
+        WorkPath::check(path).ok().map(|path| path.0)
     }
 
     #[test]
@@ -113,7 +125,7 @@ mod tests {
     fn a_path_that_leads_elsewhere_is_refused() {
         let long = "x".repeat(256);
         for given in ["", "a\0b", "/etc/passwd", "/mnt/database", "/workspaces/a", "..", "a/../../b", "a/..", &long] {
-            assert!(WorkPath::parse(given, "cannot try").is_err_and(|error| error.is_usage()), "{given:?}");
+            assert_eq!(parsed(given), None, "{given:?}");
         }
     }
 

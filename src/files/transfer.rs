@@ -146,6 +146,7 @@ pub(super) async fn send<T>(
     mut receiver: Receiver,
     upload: impl AsyncFnOnce(&mut Sender) -> Result<T, Failure>,
 ) -> Result<T, Sending> {
+    receiver.wait_for_ever();
     let sent = {
         let mut answer = std::pin::pin!(receiver.hear());
         tokio::select! {
@@ -154,6 +155,7 @@ pub(super) async fn send<T>(
             sent = upload(&mut sender) => sent,
         }
     };
+    receiver.expect();
     match sent {
         Ok(value) => match sender.end().await {
             Ok(()) | Err(Failure::Io(_)) => match receiver.hear().await {

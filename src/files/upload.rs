@@ -47,7 +47,8 @@ impl Upload {
         Self { files, source, path, observer: None }
     }
 
-    /// Is told how far it is, on another thread: for every file, and several times for a large one.
+    /// Is told how far it is, on another thread: for every file, and several times for a large one. It is dropped when the transfer is over, also one that was
+    /// given up, and what it had begun on the host is gone.
     pub fn progress(mut self, observer: impl FnMut(Progress) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
@@ -68,8 +69,9 @@ impl IntoFuture for Upload {
         async move {
             let Self { files, source, path, observer } = self;
             let text = format!("cannot put {} into the session as {path:?}", source.display());
-            let path = WorkPath::parse(&path, &text)?;
             let attempt = Attempt::new(text, &files.handle);
+            let path = WorkPath::parse(&path, &attempt)?;
+            path.check_change(&attempt)?;
             let (programs, runs) = (files.programs.clone(), attempt.clone());
             let upload = move || async move {
                 let source = Source::open(&source).map_err(|error| unreadable(&runs, error))?;

@@ -113,7 +113,7 @@ impl Told {
 
 /// Asks the bridge for something.
 pub(super) async fn ask(programs: &Programs, request: &Request<'_>) -> Result<(Sender, Receiver), Failure> {
-    let exec = timeout(STALL, programs.start(&["files"])).await.map_err(|_| stalled())??;
+    let exec = timeout(STALL, programs.start(&["files"])).await.map_err(|_| stalled())?.map_err(Failure::Start)?;
     let mut sender = Sender(exec.stdin);
     let receiver = Receiver {
         stdout: exec.stdout,
@@ -248,9 +248,18 @@ impl Receiver {
         Ok(Some(piece))
     }
 
+    /// From now on a message may take as long as our own side does, which is not the container's fault.
+    pub(super) fn wait_for_ever(&mut self) {
+        self.patience = Duration::MAX;
+    }
+
+    /// From now on the container is expected to move.
+    pub(super) fn expect(&mut self) {
+        self.patience = STALL;
+    }
+
     /// Waits for the end that a bridge comes to when we give up; what it says until then does not matter.
     pub(super) async fn drain(&mut self) {
-        self.patience = STALL;
         while self.fill().await.is_ok() {
             self.start = self.filled;
         }

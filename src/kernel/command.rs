@@ -103,6 +103,11 @@ impl Handle {
         })
     }
 
+    /// Whether the session has ended, as far as is known here.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.commands.is_closed()
+    }
+
     /// The error of a call to a session that has ended.
     pub(crate) fn gone(&self, attempted: &str, ran: Ran) -> Error {
         let how = self.ended.get().map_or("the session has ended", String::as_str);

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod faults;
+mod files;
 mod interrupts;
 mod listing;
 mod output;

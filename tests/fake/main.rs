@@ -7,6 +7,7 @@ mod fake;
 
 mod cells;
 mod faults;
+mod files;
 mod hostile;
 mod leases;
 

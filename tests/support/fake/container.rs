@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cellblock::ContainerSpec;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
@@ -30,6 +31,7 @@ pub(crate) struct Container {
     bridge: Mutex<Bridge>,
     interrupts: AtomicU64,
     violations: Mutex<Vec<String>>,
+    forged_files: Mutex<Vec<u8>>,
 }
 
 /// What PID 1 knows.
@@ -59,6 +61,7 @@ impl Container {
             bridge: Mutex::default(),
             interrupts: AtomicU64::new(0),
             violations: Mutex::default(),
+            forged_files: Mutex::default(),
         })
     }
 
@@ -83,6 +86,19 @@ impl Container {
     /// How the sockets of the next kernels greet.
     pub(crate) fn set_greeting(&self, greeting: Greeting) {
         *lock(&self.greeting) = greeting;
+    }
+
+    /// What `bridge files` says from now on, whatever it is asked.
+    pub(crate) fn forge_files(&self, bytes: Vec<u8>) {
+        *lock(&self.forged_files) = bytes;
+    }
+
+    /// `bridge files` of a container that was taken over: it says its lines, and listens no further than to the first word.
+    pub(super) async fn files(&self, mut stdin: DuplexStream, mut stdout: DuplexStream) -> i64 {
+        let bytes = lock(&self.forged_files).clone();
+        let _ = stdin.read_u8().await;
+        let _ = stdout.write_all(&bytes).await;
+        0
     }
 
     /// The running kernel.

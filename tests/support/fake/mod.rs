@@ -31,6 +31,7 @@ const _: () = {
     let _ = (FakeEngine::new, FakeEngine::greeting, FakeEngine::containers, FakeEngine::container, MISSING_IMAGE);
     let _ =
         (Container::interrupts, Container::violations, Container::set_greeting, Container::kernel, Container::exited);
+    let _ = Container::forge_files;
     let _ = (Kernel::end, Kernel::is_busy, [End::Code(0), End::Signal(9), End::OutOfMemory]);
     let _ = [Greeting::Honest, Greeting::Slow, Greeting::Silent, Greeting::Http, Greeting::Old];
     let _ = [Status::Created, Status::Running, Status::Exited(None)];
@@ -148,6 +149,10 @@ impl Engine for FakeEngine {
             ["/opt/cellblock/bin/bridge", "relay"] => {
                 let relay = RUNTIME.spawn(relay::run(container, theirs_in, theirs_out));
                 async move { Ok(ExecEnd::new(relay.await.ok(), Vec::new())) }.boxed()
+            }
+            ["/opt/cellblock/bin/bridge", "files"] => {
+                let files = RUNTIME.spawn(async move { container.files(theirs_in, theirs_out).await });
+                async move { Ok(ExecEnd::new(files.await.ok(), Vec::new())) }.boxed()
             }
             _ => {
                 let message = format!("{argv:?}: not found\n").into_bytes();
