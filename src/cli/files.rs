@@ -118,7 +118,7 @@ impl Work {
             Self::GetStdout { path } => {
                 let mut reader = files.open(&path).await?;
                 while let Some(chunk) = reader.chunk().await? {
-                    printer.bytes(&chunk)?;
+                    printer.bytes(To::Stdout, &chunk)?;
                 }
             }
             Self::List { path, recursive, json } => {

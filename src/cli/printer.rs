@@ -106,12 +106,6 @@ impl Printer {
         self.begin_line(to)
     }
 
-    /// Writes bytes of the container to stdout as they are. It must not be a terminal.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        debug_assert!(!self.stdout.terminal, "a terminal gets text");
-        checked(To::Stdout, self.stdout.write(bytes))
-    }
-
     /// Prints a file of the container's text from where it stands.
     pub(crate) fn copy(&mut self, to: To, mut file: impl Read) -> Result<()> {
         let mut buffer = vec![0; 64 << 10];

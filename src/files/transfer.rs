@@ -205,3 +205,52 @@ pub(super) fn refusal(heard: Result<Heard, Failure>) -> Failure {
         Err(failure) => failure,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::time::sleep;
+
+    use super::super::wire::converse;
+    use super::*;
+    use crate::engine::Exec;
+
+    const DONE: &[u8] = b"\0\0\0\0\0\x0f{\"type\":\"done\"}";
+
+    fn conversation() -> ((Sender, Receiver), DuplexStream, DuplexStream) {
+        let (stdin, theirs_in) = duplex(1024);
+        let (theirs_out, stdout) = duplex(1024);
+        (converse(Exec::new(stdin, stdout, std::future::pending())), theirs_in, theirs_out)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_takes_its_time_is_no_stall_of_the_container() {
+        let ((sender, receiver), mut stdin, mut stdout) = conversation();
+        tokio::spawn(async move {
+            let mut seen = Vec::new();
+            while !String::from_utf8_lossy(&seen).contains(r#""type":"end""#) {
+                seen.push(stdin.read_u8().await.unwrap());
+            }
+            stdout.write_all(DONE).await.unwrap();
+        });
+        let upload = async |sender: &mut Sender| {
+            sender.file("", false).await?;
+            sleep(Duration::from_secs(24 * 3600)).await;
+            sender.end_content().await
+        };
+        assert!(send(sender, receiver, upload).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_container_that_does_not_move_is_given_up() {
+        let ((sender, receiver), _stdin, _stdout) = conversation();
+        let full = async |sender: &mut Sender| sender.content(&[0; 4096]).await;
+        assert!(matches!(send(sender, receiver, full).await, Err(Sending::Before(Failure::Stalled(_)))));
+
+        let ((sender, receiver), _stdin, _stdout) = conversation();
+        let all = async |_: &mut Sender| Ok(());
+        assert!(matches!(send(sender, receiver, all).await, Err(Sending::Answer(Failure::Stalled(_)))));
+    }
+}

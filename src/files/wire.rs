@@ -11,7 +11,7 @@ use super::entry::{FileEntry, FileKind, time};
 use super::failure::Failure;
 use super::names::{WorkPath, is_below};
 use crate::Error;
-use crate::engine::{ExecEnd, Programs};
+use crate::engine::{Exec, ExecEnd, Programs};
 use crate::transport::{FrameKind, HEADER, read_header, write_header};
 
 const MESSAGES: u8 = 0;
@@ -113,8 +113,17 @@ impl Told {
 
 /// Asks the bridge for something.
 pub(super) async fn ask(programs: &Programs, request: &Request<'_>) -> Result<(Sender, Receiver), Failure> {
-    let exec = timeout(STALL, programs.start(&["files"])).await.map_err(|_| stalled())?.map_err(Failure::Start)?;
-    let mut sender = Sender(exec.stdin);
+    let started = timeout(STALL, programs.start(&["files"])).await.map_err(|_| stalled())?;
+    let (mut sender, receiver) = converse(started.map_err(Failure::Start)?);
+    let receiver = if request.op == "remove" { Receiver { patience: REMOVAL, ..receiver } } else { receiver };
+    // A bridge that ends at once has more to say about it than its closed stdin.
+    match sender.say(request).await {
+        Ok(()) | Err(Failure::Io(_)) => Ok((sender, receiver)),
+        Err(failure) => Err(failure),
+    }
+}
+
+pub(super) fn converse(exec: Exec) -> (Sender, Receiver) {
     let receiver = Receiver {
         stdout: exec.stdout,
         end: Some(exec.end),
@@ -122,13 +131,9 @@ pub(super) async fn ask(programs: &Programs, request: &Request<'_>) -> Result<(S
         start: 0,
         filled: 0,
         left: 0,
-        patience: if request.op == "remove" { REMOVAL } else { STALL },
+        patience: STALL,
     };
-    // A bridge that ends at once has more to say about it than its closed stdin.
-    match sender.say(request).await {
-        Ok(()) | Err(Failure::Io(_)) => Ok((sender, receiver)),
-        Err(failure) => Err(failure),
-    }
+    (Sender(exec.stdin), receiver)
 }
 
 fn stalled() -> Failure {
