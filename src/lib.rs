@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod blocks;
 mod engine;
 mod error;
 mod execution;
@@ -13,6 +14,7 @@ mod session;
 mod shell;
 mod transport;
 
+pub use blocks::{CodeBlock, extract_code_blocks, infer_language};
 pub use engine::{BuildEvent, Image, ImageBuild, ImageTarget};
 pub use engine::{
     ContainerId, ContainerSpec, ContainerSummary, Docker, Engine, Exec, ExecEnd, Exit, Network, Workspace,
