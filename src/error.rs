@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Start,
     Protocol,
     Usage,
+    /// A path that leads through a symbolic link: a usage error too.
+    Link,
     Io,
 }
 
@@ -146,7 +148,7 @@ impl Error {
     /// An argument is wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        self.kind() == Kind::Usage
+        matches!(self.kind(), Kind::Usage | Kind::Link)
     }
 }
 

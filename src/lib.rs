@@ -14,7 +14,10 @@ mod session;
 mod shell;
 mod transport;
 
-pub use blocks::{CodeBlock, extract_code_blocks, infer_language};
+pub use blocks::{
+    BlockOutcome, BlockResult, BlocksEvent, BlocksOutcome, CodeBlock, Policy, PythonMode, Refusal, RunBlocks,
+    extract_code_blocks, infer_language,
+};
 pub use engine::{BuildEvent, Image, ImageBuild, ImageTarget};
 pub use engine::{
     ContainerId, ContainerSpec, ContainerSummary, Docker, Engine, Exec, ExecEnd, Exit, Network, Workspace,

@@ -11,7 +11,7 @@ const COMMANDS: &[&str] = &[
 /// The language of a piece of code that nobody has named, or none if it cannot be told.
 ///
 /// A `#!` line decides; code whose first line calls a well-known command, such as `pip install rich`, is `sh`. With the feature `infer`, what Python's grammar,
-/// IPython's `!` and `%` lines included, takes as a whole is `python`; without it `Session::run_blocks` asks the kernel.
+/// IPython's `!` and `%` lines included, takes as a whole is `python`; without it [`Session::run_blocks`](crate::Session::run_blocks) asks the kernel.
 ///
 /// ```
 /// # use cellblock::infer_language;

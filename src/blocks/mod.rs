@@ -2,13 +2,21 @@
 
 mod extract;
 mod filename;
+mod json;
 mod language;
+mod listing;
+mod outcome;
 mod pip;
+mod policy;
+mod run;
 
 use serde::Serialize;
 
 pub use extract::extract_code_blocks;
 pub use language::infer_language;
+pub use outcome::{BlockOutcome, BlockResult, BlocksOutcome, Refusal};
+pub use policy::{Policy, PythonMode};
+pub use run::{BlocksEvent, RunBlocks};
 
 /// A piece of code in a language.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]

@@ -62,6 +62,15 @@ pub(crate) enum Command {
     /// The script's bytes become a file of the container, which the shell is given; what it writes to stdout and stderr goes there as it
     /// comes. All processes that it has started end with it. Ctrl-C ends it; a second Ctrl-C leaves at once.
     Shell(Box<ShellArgs>),
+    /// Carry out the code blocks of a message in Markdown
+    ///
+    /// Blocks of Python run in the kernel and share their variables, those of shells run as files; javascript, html and css are saved. A comment
+    /// in the first line names a block's file: `# filename: a/b.py`. What a block writes to stdout and stderr goes to stdout and stderr as it
+    /// comes. The first block that fails is the last that runs.
+    ///
+    /// The exit code is that of the last block that was run: 124 if its time was up, 1 for a Python error or an unsupported
+    /// language, 127 if the image lacks its interpreter. 2 and 5 to 7 may also be of the command itself, as for `run`.
+    Blocks(Box<BlocksArgs>),
     /// Start, list and stop sessions that go on between commands
     #[command(subcommand)]
     Session(SessionCommand),
@@ -133,6 +142,48 @@ pub(crate) struct ShellArgs {
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BlocksArgs {
+    /// The message; `-` is stdin
+    #[arg(value_name = "MESSAGE.md")]
+    pub(crate) message: OsString,
+    /// Run blocks of Python as cells of the kernel, which keeps their variables, or each as a file
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub(crate) python: Python,
+    /// Run blocks of a language as files with a program of the image, such as `js=node`; repeatable
+    #[arg(long = "with", value_name = "LANGUAGE=PROGRAM", value_parser = interpreter)]
+    pub(crate) interpreters: Vec<(String, String)>,
+    /// Go on with the next block after one that fails
+    #[arg(long = "continue", alias = "keep-going")]
+    pub(crate) keep_going: bool,
+    /// Print one line of JSON when all is done and nothing else on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The time that each block may take, such as `90`, `1m30s`, `2h` [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) figures: FigureArgs,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Python {
+    #[default]
+    Kernel,
+    File,
+}
+
+fn interpreter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((language, program)) if !language.trim().is_empty() && !program.is_empty() => {
+            Ok((language.to_owned(), program.to_owned()))
+        }
+        _ => Err("it is a language and a program, such as `js=node`".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

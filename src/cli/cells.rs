@@ -1,6 +1,6 @@
 //! The cells of `cellblock run`: every `-c` and every file, in the order in which they stand on the command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::path::PathBuf;
 
@@ -37,7 +37,13 @@ impl Cells {
 }
 
 impl Cell {
-    fn read(&self) -> Result<String> {
+    /// That of a file's name; `-` is stdin.
+    pub(crate) fn named(file: &OsStr) -> Self {
+        if file == "-" { Self::Stdin } else { Self::File(file.into()) }
+    }
+
+    /// Reads it.
+    pub(crate) fn read(&self) -> Result<String> {
         let (bytes, name) = match self {
             Self::Code(code) => return Ok(code.clone()),
             Self::File(path) => {
@@ -92,7 +98,7 @@ impl FromArgMatches for Cells {
             .into_iter()
             .flatten()
             .zip(matches.get_many::<OsString>("files").into_iter().flatten())
-            .map(|(index, file)| (index, if file == "-" { Cell::Stdin } else { Cell::File(file.into()) }));
+            .map(|(index, file)| (index, Cell::named(file)));
         let mut cells: Vec<(usize, Cell)> = codes.chain(files).collect();
         cells.sort_by_key(|(index, _)| *index);
         if cells.iter().filter(|(_, cell)| *cell == Cell::Stdin).count() > 1 {

@@ -27,7 +27,7 @@ pub(crate) enum Exit {
     Failed,
     /// A cell was interrupted, or Ctrl-C ended the command.
     Interrupted,
-    /// A script ended by itself, with this code, or was ended by the signal whose number and 128 this is.
+    /// A script, or the blocks of a message, ended by itself with this code, or was ended by the signal whose number and 128 this is.
     Script(u8),
 }
 

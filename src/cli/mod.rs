@@ -1,6 +1,7 @@
 //! The commands, the REPL and the one printer.
 
 mod args;
+mod blocks;
 mod cell;
 mod cells;
 mod container;
@@ -54,6 +55,7 @@ fn act(command: &Command, printer: &mut Printer) -> Result<Exit> {
         match command {
             Command::Run(args) => Box::pin(run::run(args, printer)).await,
             Command::Shell(args) => Box::pin(shell::shell(args, printer)).await,
+            Command::Blocks(args) => Box::pin(blocks::blocks(args, printer)).await,
             Command::Session(command) => Box::pin(session::session(command, printer)).await,
             Command::Files(command) => Box::pin(files::files(command, printer)).await,
             Command::Prune => session::prune(printer).await,

@@ -70,12 +70,16 @@ async fn run_cells(
 
 pub(crate) fn print_json(execution: &Execution, saves: bool, screen: &mut Screen<'_>) -> Result<()> {
     if saves {
-        for output in &execution.outputs {
-            if let Output::DisplayData(bundle) | Output::ExecuteResult { bundle, .. } = output {
-                screen.save(bundle, None);
-            }
-        }
+        save_figures(execution, screen);
     }
     let json = serde_json::to_string(execution).context("cannot write the execution as JSON")?;
     screen.printer.line(json)
+}
+
+pub(crate) fn save_figures(execution: &Execution, screen: &mut Screen<'_>) {
+    for output in &execution.outputs {
+        if let Output::DisplayData(bundle) | Output::ExecuteResult { bundle, .. } = output {
+            screen.save(bundle, None);
+        }
+    }
 }

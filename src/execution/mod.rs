@@ -21,6 +21,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ansi::plain;
 pub use ansi::{TerminalFilter, colour_only};
 pub(crate) use collector::{Collector, Ending, Limits};
 pub use event::Event;

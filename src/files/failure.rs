@@ -95,7 +95,7 @@ impl Attempt {
             "missing" => with(Kind::NoSuchFile, "there is no such file or directory in the session"),
             "directory" => with(Kind::Usage, "it is a directory"),
             "not_directory" => with(Kind::Usage, "a part of the path is a file and no directory"),
-            "link" => with(Kind::Usage, "it is, or leads through, a symbolic link, and none is followed"),
+            "link" => with(Kind::Link, "it is, or leads through, a symbolic link, and none is followed"),
             "other" => with(Kind::Usage, "it is no regular file, but a pipe, a socket or a device"),
             "exists" => with(Kind::Usage, "there is something of that name already")
                 .with_hint("remove it first, or choose another name"),

@@ -277,7 +277,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
         .with_hint("letters, digits, `.`, `_` and `-`, beginning with a letter or digit; at most 40"))
 }
 
-pub(super) fn check_span(what: &str, span: Duration, most: Duration) -> Result<(), Error> {
+pub(crate) fn check_span(what: &str, span: Duration, most: Duration) -> Result<(), Error> {
     if span.is_zero() || span > most {
         return Err(usage(format!("the {what} must be more than 0 and at most {} s", most.as_secs())));
     }

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use attach::Attach;
+pub(crate) use builder::check_span;
 pub use builder::{DEFAULT_IMAGE, LinkPolicy, SessionBuilder};
 pub use queries::{Completeness, Completion};
 pub use registry::{Lease, SessionSummary};

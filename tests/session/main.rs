@@ -14,6 +14,7 @@ mod lab;
 mod places;
 mod recording;
 
+mod blocks;
 mod bounds;
 mod cells;
 mod crashes;
