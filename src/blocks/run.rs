@@ -41,11 +41,11 @@ impl Session {
     ///
     /// Nothing ran: there are no blocks, the timeout is out of range, the kernel could not be asked for a block's language, the session has ended, or the first
     /// block could not be begun for want of something. What goes wrong later is the outcome of a block, and what came before it is kept.
-    pub fn run_blocks<'a>(&self, blocks: &'a [CodeBlock], policy: &'a Policy) -> RunBlocks<'a> {
+    pub fn run_blocks<'a>(&self, blocks: &'a [CodeBlock], policy: &Policy) -> RunBlocks<'a> {
         RunBlocks {
             session: self.clone(),
             blocks,
-            policy,
+            policy: policy.clone(),
             timeout: None,
             keeps_going: false,
             observer: Box::new(|_| {}),
@@ -83,7 +83,7 @@ type Observer<'a> = Box<dyn FnMut(BlocksEvent<'_>) + Send + 'a>;
 pub struct RunBlocks<'a> {
     session: Session,
     blocks: &'a [CodeBlock],
-    policy: &'a Policy,
+    policy: Policy,
     timeout: Option<Duration>,
     keeps_going: bool,
     observer: Observer<'a>,

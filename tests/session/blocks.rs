@@ -8,6 +8,7 @@ use cellblock::{
     Status, extract_code_blocks,
 };
 
+use crate::judged;
 use crate::lab::{Ask as _, Lab, tests};
 use crate::places::Place;
 
@@ -26,6 +27,7 @@ tests! {
         other_interpreters_are_added,
         an_interpreter_that_is_missing_is_told,
         unnamed_code_is_judged_by_the_kernel,
+        the_kernel_knows_python,
         a_timeout_is_told_and_an_exit_code_of_124_is_none,
         exit_codes_are_those_of_programs,
         output_files_are_found_both_ways,
@@ -240,6 +242,22 @@ async fn unnamed_code_is_judged_by_the_kernel(lab: &Lab) {
     let count = session.good("1").await.execution_count;
     blocks(&session, &[block("", "print('ran') and")], &Policy::default()).await;
     assert_eq!(session.good("2").await.execution_count, count.map(|count| count + 1));
+}
+
+async fn the_kernel_knows_python(lab: &Lab) {
+    let session = lab.session().await;
+    // Nothing is run.
+    let policy = Policy::default().save("python");
+    let language = async |code: &str| {
+        let outcome = blocks(&session, &[block("", code)], &policy).await;
+        outcome.blocks.into_iter().next().expect("a block").language
+    };
+    for code in judged::PYTHON {
+        assert_eq!(language(code).await, "python", "{code:?}");
+    }
+    for code in judged::NOT_PYTHON {
+        assert_eq!(language(code).await, "", "{code:?}");
+    }
 }
 
 async fn a_timeout_is_told_and_an_exit_code_of_124_is_none(lab: &Lab) {

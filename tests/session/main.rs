@@ -5,6 +5,8 @@
 
 #[path = "../support/fake/mod.rs"]
 mod fake;
+#[path = "../support/judged.rs"]
+mod judged;
 #[path = "../support/process.rs"]
 mod process;
 
