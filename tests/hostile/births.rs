@@ -97,7 +97,7 @@ pub(crate) async fn all(place: &Place) {
 }
 
 async fn play(place: &Place, link: LinkPolicy, name: &str, lines: &str) -> Result<(), String> {
-    let session = place.builder(link).start().await.map_err(|error| format!("{name}: {error}"))?;
+    let session = place.start(place.builder(link)).await.map_err(|error| format!("{name}: {error}"))?;
     let source = serde_json::Value::from(HIJACK);
     let code = format!("{HIJACK}\nmarker = 1\nrebirth({source}, {})", serde_json::Value::from(lines));
     let begun = Instant::now();

@@ -73,7 +73,7 @@ async fn play(place: &Place, number: usize, lines: &str, kept: Option<bool>) -> 
         |error: cellblock::Error| format!("{error} {:?}", std::error::Error::source(&error).map(ToString::to_string));
     let id = format!("hostile-{number}-{}", std::process::id());
     let builder = place.builder(LinkPolicy::Auto).name(&id).detached(true);
-    let session = builder.start().await.map_err(told)?;
+    let session = place.start(builder).await.map_err(told)?;
     session.run("marker = 1").await.map_err(told)?;
     let code = match lines {
         "" => PRINTING.to_owned(),

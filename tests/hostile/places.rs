@@ -4,7 +4,8 @@ use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellblock::{Docker, Engine, LinkPolicy, Session, SessionBuilder};
+use cellblock::{Docker, Engine, Error, LinkPolicy, Session, SessionBuilder};
+use tokio::sync::Semaphore;
 
 use crate::process::ProcessEngine;
 
@@ -54,6 +55,13 @@ impl Place {
         let builder = Session::builder().engine(Arc::clone(&self.engine)).image(&self.image).link(link);
         // Less than the driver waits for word of a kernel that has closed its channels.
         builder.grace(self.brief() * 2 / 3)
+    }
+
+    /// Starts a session, a few at a time: what is tried here is not how many a machine can start at once.
+    pub(crate) async fn start(&self, builder: SessionBuilder) -> Result<Session, Error> {
+        static STARTS: Semaphore = Semaphore::const_new(3);
+        let _turn = STARTS.acquire().await.expect("it is never closed");
+        builder.start().await
     }
 
     /// As long as an attack may need to take the sockets over: an interrupt in the middle of that spoils it. Containers have less CPU.
