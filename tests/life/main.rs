@@ -10,6 +10,7 @@ mod lab;
 mod deaths;
 mod engine;
 mod holders;
+mod host;
 mod leases;
 mod leftovers;
 mod outage;
