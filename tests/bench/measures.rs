@@ -1,6 +1,6 @@
 //! Benchmarks against a real engine and real clients, with targets that are ratios within one run.
 //!
-//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall] [files]]`
+//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall] [files] [truth] [overhead]]`
 //!
 //! `CELLBLOCK_TEST_PYTHON` is a Python that has `jupyter_client` and `ipykernel`; `CELLBLOCK_TEST_IMAGE` the image
 //! (default `cellblock:base`). `--long` makes the stalls of `stall` last 30 s instead of 3.
@@ -13,10 +13,12 @@ mod jupyter;
 mod links;
 mod memory;
 mod output;
+mod overhead;
 mod report;
 mod stall;
 mod start;
 mod support;
+mod truth;
 mod warm;
 
 use std::process::ExitCode;
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use support::Result;
 
-const MEASURES: [&str; 6] = ["warm", "start", "output", "links", "stall", "files"];
+const MEASURES: [&str; 8] = ["warm", "start", "output", "links", "stall", "files", "truth", "overhead"];
 const SHORT_STALL: Duration = Duration::from_secs(3);
 const LONG_STALL: u64 = 30;
 
@@ -81,6 +83,12 @@ async fn run(args: &[String]) -> Result<()> {
     }
     if wanted("files") {
         files::measure().await?;
+    }
+    if wanted("truth") {
+        truth::measure().await?;
+    }
+    if wanted("overhead") {
+        overhead::measure().await?;
     }
     Ok(())
 }
