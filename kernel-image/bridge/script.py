@@ -236,6 +236,8 @@ class Keeper:
         except BrokenPipeError:
             pass
         finally:
+            if self._main and self._reap():
+                self._sweep()
             request.remove()
         return 0
 

@@ -1,6 +1,6 @@
 //! Benchmarks against a real engine and real clients, with targets that are ratios within one run.
 //!
-//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall] [files] [truth] [overhead]]`
+//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall] [shell] [files] [truth] [overhead]]`
 //!
 //! `CELLBLOCK_TEST_PYTHON` is a Python that has `jupyter_client` and `ipykernel`; `CELLBLOCK_TEST_IMAGE` the image
 //! (default `cellblock:base`). `--long` makes the stalls of `stall` last 30 s instead of 3.
@@ -15,6 +15,7 @@ mod memory;
 mod output;
 mod overhead;
 mod report;
+mod shell;
 mod stall;
 mod start;
 mod support;
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use support::Result;
 
-const MEASURES: [&str; 8] = ["warm", "start", "output", "links", "stall", "files", "truth", "overhead"];
+const MEASURES: [&str; 9] = ["warm", "start", "output", "links", "stall", "shell", "files", "truth", "overhead"];
 const SHORT_STALL: Duration = Duration::from_secs(3);
 const LONG_STALL: u64 = 30;
 
@@ -77,6 +78,9 @@ async fn run(args: &[String]) -> Result<()> {
     }
     if wanted("links") {
         links::measure().await?;
+    }
+    if wanted("shell") {
+        shell::measure().await?;
     }
     if wanted("stall") {
         stall::measure(stall).await?;
