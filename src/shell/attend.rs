@@ -115,8 +115,8 @@ pub(crate) async fn attend(attendance: Attendance, request: &Request, interrupt:
                     Ok(Said::Event(event)) => pending = events.is_some().then_some(event),
                     Ok(Said::Nothing) => {}
                     Ok(Said::Started) => {
-                        started.get_or_insert_with(Instant::now);
-                        deadline = Instant::now() + request.timeout + request.grace + SLACK;
+                        let at = *started.get_or_insert_with(Instant::now);
+                        deadline = at + request.timeout + request.grace + SLACK;
                     }
                     Ok(Said::Refused(refusal)) => break End::Refused(refusal),
                     Ok(Said::Ended { status, running, clean, oom }) => {
@@ -316,3 +316,6 @@ fn answer(payload: &[u8]) -> Result<Said, String> {
         _ => Err(unreadable()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -201,3 +201,49 @@ impl Serialize for ScriptEvent {
         map.end()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_json_is_what_comes_out() {
+        let text = |text: &str| {
+            let mut whole = Text::default();
+            (whole.text, whole.total_bytes) = (text.to_owned(), text.len() as u64);
+            whole
+        };
+        let outcome = ScriptOutcome {
+            status: ScriptStatus::Exited(3),
+            state: State::Kept,
+            out_of_memory: false,
+            stdout: text("hello\n"),
+            stderr: text(""),
+            timing: ScriptTiming {
+                starting: Duration::from_micros(61_200),
+                running: Some(Duration::from_micros(2_100)),
+                total: Duration::from_micros(64_800),
+            },
+        };
+        let documented: serde_json::Value = serde_json::from_str(include_str!("outcome.json")).unwrap();
+        assert_eq!(serde_json::to_value(&outcome).unwrap(), documented);
+        let event = serde_json::to_value(ScriptEvent::Stdout(Bytes::from_static(b"caf\xe9"))).unwrap();
+        assert_eq!(event, serde_json::json!({ "event": "stdout", "text": "caf\u{fffd}" }));
+        let event = serde_json::to_value(ScriptEvent::Done(Box::new(outcome))).unwrap();
+        assert_eq!(event.get("outcome"), Some(&documented));
+    }
+
+    #[test]
+    fn one_number_by_the_shells_conventions() {
+        let code = |status| {
+            let (stdout, stderr) = (Text::default(), Text::default());
+            let timing = ScriptTiming::default();
+            ScriptOutcome { status, state: State::Kept, out_of_memory: false, stdout, stderr, timing }.exit_code()
+        };
+        assert_eq!(code(ScriptStatus::Exited(124)), 124);
+        assert_eq!(code(ScriptStatus::TimedOut), 124);
+        assert_eq!(code(ScriptStatus::Signaled(9)), 137);
+        assert_eq!(code(ScriptStatus::Interrupted), 130);
+        assert_eq!(code(ScriptStatus::ContainerGone(String::new())), 137);
+    }
+}
