@@ -23,7 +23,8 @@ use crate::error::{Error, Kind, Ran};
 use crate::execution::{SpillDirectory, State};
 use crate::kernel::{OnDrop, ScriptFate, WeakHandle};
 use crate::shell::{
-    Attendance, Attended, End, Program, Request, ScriptEvent, ScriptOutcome, ScriptStatus, ScriptTiming, Shell, attend,
+    Attendance, Attended, End, PROCESSES_HINT, Program, Request, ScriptEvent, ScriptOutcome, ScriptStatus,
+    ScriptTiming, Shell, attend,
 };
 
 /// Events that wait for a slow consumer; each has at most 64 KiB.
@@ -270,6 +271,10 @@ fn not_started(request: &Request, fate: ScriptFate, why: &str, exec: Option<Exec
     let stderr = String::from_utf8_lossy(&stderr);
     let said = if stderr.trim().is_empty() { why } else { stderr.trim() };
     match code {
+        // What runc says, in many words, where it finds no room for a process of its own; a file that is not there is another matter.
+        Some(126..=128 | 255) if said.contains("exec failed") && !said.contains("no such file") => {
+            failed(Kind::Start, Ran::Never, said).with_hint(PROCESSES_HINT)
+        }
         // The shell's and the engine's words for a program that was not started, and the bridge's for one that it does not know.
         Some(64 | 126 | 127) => failed(Kind::Start, Ran::Never, said)
             .with_hint("the image may be older than this cellblock: `cellblock image build` builds it anew"),

@@ -105,7 +105,13 @@ pub(crate) async fn attend(attendance: Attendance, request: &Request, interrupt:
             frame = frames.next(), if pending.is_none() => {
                 let said = match frame {
                     Some(Ok(frame)) => output.take(frame, &credit),
-                    Some(Err(error)) => Err(error.to_string()),
+                    Some(Err(error)) if started.is_some() => Err(error.to_string()),
+                    // An engine that cannot start a program says so in the program's place.
+                    Some(Err(_)) => {
+                        let why = one_line(frames.read_buffer());
+                        drop(frames);
+                        break End::Untold { why, interrupted: false, overdue: false, exec: ended(end).await };
+                    }
                     None => {
                         let why = "what it ran under was ended".to_owned();
                         break End::Untold { why, interrupted: stop.is_none(), overdue: false, exec: ended(end).await };
@@ -157,6 +163,12 @@ async fn pass_on(events: Option<&mpsc::Sender<ScriptEvent>>, pending: &mut Optio
         permit.send(event);
     }
     true
+}
+
+/// The beginning of a text, for a message.
+fn one_line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>().trim().to_owned()
 }
 
 async fn ended(end: impl Future<Output = Result<ExecEnd, crate::Error>>) -> Option<ExecEnd> {

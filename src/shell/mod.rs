@@ -14,4 +14,5 @@ mod text;
 pub(crate) use attend::{Attendance, Attended, End, attend};
 pub use interpreter::{Interpreter, Shell};
 pub use outcome::{ScriptEvent, ScriptOutcome, ScriptStatus, ScriptTiming};
+pub(crate) use refusal::PROCESSES_HINT;
 pub(crate) use request::{Program, Request};

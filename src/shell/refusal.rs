@@ -15,6 +15,9 @@ const EISDIR: i32 = 21;
 const ENOSPC: i32 = 28;
 const ENOTSUP: i32 = 95;
 
+pub(crate) const PROCESSES_HINT: &str =
+    "the session may have reached its limit of processes: end some, or start it with a higher one";
+
 impl Refusal {
     /// The error of a call whose script never ran. What the bridge says chooses the words; none of them is its own but a script's first line.
     pub(crate) fn error(&self, request: &Request, image: &str) -> Error {
@@ -49,7 +52,7 @@ impl Refusal {
                 .with_hint("remove files there, or give the session more memory"),
             ("write", _) => failed(Kind::Io, format!("it cannot be written to the container's /tmp: {}", system())),
             ("fork", _) => failed(Kind::Start, format!("no process can be made in the container: {}", system()))
-                .with_hint("end processes of the session, or start it with a higher limit of processes"),
+                .with_hint(PROCESSES_HINT),
             _ => failed(Kind::Protocol, format!("the bridge refused it: {code:?}")),
         }
     }
