@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 if not __package__:
     # Run by its path: what is importable must be the package, not its files.
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[: sys.path[:1] == [here]] = [os.path.dirname(here)]
+    here = __file__.rpartition("/")[0]
+    sys.path[: sys.path[:1] == [here]] = [here.rpartition("/")[0]]
 
 USAGE = "usage: bridge init [options] | bridge relay [--runtime-dir DIR] | bridge script ID | bridge files"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posix
 
 COUNTERS = (
     "/sys/fs/cgroup/memory.events",  # version 2
@@ -14,12 +14,12 @@ class OomWatch:
     """The same count for one who looks often: its file stays open, and a look costs microseconds."""
 
     def __init__(self, paths: tuple[str, ...] = COUNTERS) -> None:
-        self._file = next((os.open(path, os.O_RDONLY) for path in paths if os.access(path, os.R_OK)), -1)
+        self._file = next((posix.open(path, posix.O_RDONLY) for path in paths if posix.access(path, posix.R_OK)), -1)
         self._seen = self._count()
 
     def _count(self) -> int:
         try:
-            return _count_in(os.pread(self._file, 4096, 0).decode("ascii")) or 0
+            return _count_in(posix.pread(self._file, 4096, 0).decode("ascii")) or 0
         except (OSError, ValueError):
             return 0
 

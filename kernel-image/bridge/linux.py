@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import _ctypes
-import os
+import posix
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
 # Below `ctypes`, whose import would cost a script's start more than all that is ours.
-_address = _ctypes.dlsym(_ctypes.dlopen(None, os.RTLD_NOW), "prctl")  # type: ignore[arg-type]
+_address = _ctypes.dlsym(_ctypes.dlopen(None, posix.RTLD_NOW), "prctl")  # type: ignore[arg-type]
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,14 +1,14 @@
 """`bridge script ID`: runs one script or program with all that it starts, and ends all of it.
 
 Its start is most of what a short script costs, so it imports little: `signal` would bring `enum`, and `json` would
-bring `re`, each as dear as the interpreter itself.
+bring `re`, each as dear as the interpreter itself; and what `os` adds to `posix` is a tenth of the whole.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import errno
-import os
+import posix
 import select
 import stat
 import sys
@@ -67,7 +67,7 @@ class Request:
             self._write(payload)
         elif stream == TEXT and kind == CLOSE:
             if self._file >= 0:
-                os.close(self._file)
+                posix.close(self._file)
             self.complete = True
         else:
             raise frames.BrokenFrame(f"a frame of kind {kind} on stream {stream} before the script was complete")
@@ -84,9 +84,11 @@ class Request:
             if self._path is None:
                 suffix = self.parse().get(b"suffix", [b""])[0]
                 self._path = path_prefix(self._script).encode() + suffix
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                self._file = posix.open(
+                    self._path, posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_NOFOLLOW, 0o600
+                )
             while text:
-                text = text[os.write(self._file, text) :]
+                text = text[posix.write(self._file, text) :]
         except OSError as error:
             raise Refused("write", error.errno or 0) from error
 
@@ -97,7 +99,7 @@ class Request:
     def remove(self) -> None:
         if self._path is not None:
             try:
-                os.unlink(self._path)
+                posix.unlink(self._path)
             except OSError:
                 pass
 
@@ -109,23 +111,23 @@ class Command:
         self.timeout = float(fields[b"timeout"][0])
         self.grace = float(fields[b"grace"][0])
         self.has_stdin = b"stdin" in fields
-        self.environment = dict(os.environb)
+        self.environment = dict(posix.environ)
         for entry in fields.get(b"env", []):
             name, _, value = entry.partition(b"=")
             self.environment[name] = value
         self.argv = list(fields.get(b"run", []))
         file = text_path
         if b"file" in fields:
-            file = os.path.abspath(fields[b"file"][0])
+            file = _absolute(fields[b"file"][0])
         elif b"suffix" in fields and file is None:
             raise Refused("empty")
         # Names are looked up where the script will be, the file's before.
         if b"cwd" in fields:
             try:
-                os.chdir(fields[b"cwd"][0])
+                posix.chdir(fields[b"cwd"][0])
             except OSError as error:
                 raise Refused("cwd", error.errno or 0) from error
-        interpreter = os.path.basename(self.argv[0]) if self.argv else None
+        interpreter = self.argv[0].rpartition(b"/")[2] if self.argv else None
         if file is not None:
             self.first_line = _first_line(file, interpreter)
             self.argv.append(file)
@@ -141,11 +143,11 @@ class Command:
         if b"/" in name:
             return name
         found = errno.ENOENT
-        for directory in self.environment.get(b"PATH", os.defpath.encode()).split(b":"):
-            path = os.path.join(directory, name)
+        for directory in self.environment.get(b"PATH", b"/bin:/usr/bin").split(b":"):
+            path = directory + b"/" + name if directory else name
             try:
-                if stat.S_ISREG(os.stat(path).st_mode):
-                    if os.access(path, os.X_OK):
+                if stat.S_ISREG(posix.stat(path).st_mode):
+                    if posix.access(path, posix.X_OK):
                         return path
                     found = errno.EACCES
             except OSError:
@@ -161,24 +163,28 @@ class Command:
         return Refused("file" if self.is_file else "program", number)
 
 
+def _absolute(path: bytes) -> bytes:
+    return path if path.startswith(b"/") else posix.getcwdb() + b"/" + path
+
+
 def _first_line(path: bytes, interpreter: bytes | None) -> bytes:
     """The script's `#!` line, empty if it has none."""
     try:
         # Neither a fifo nor a device is waited for.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        file = posix.open(path, posix.O_RDONLY | posix.O_NONBLOCK)
     except OSError as error:
-        if error.errno == errno.EACCES and interpreter is None and os.access(path, os.X_OK):
+        if error.errno == errno.EACCES and interpreter is None and posix.access(path, posix.X_OK):
             return b""  # a program that may be run and not read
         raise Refused("file", error.errno or 0) from error
     try:
-        mode = os.fstat(file).st_mode
+        mode = posix.fstat(file).st_mode
         if stat.S_ISDIR(mode):
             raise Refused("file", errno.EISDIR)
         if not stat.S_ISREG(mode):
             raise Refused("file", errno.ENOTSUP)
-        head = os.read(file, 256)
+        head = posix.read(file, 256)
     finally:
-        os.close(file)
+        posix.close(file)
     if not head.startswith(b"#!"):
         return b""
     line = head.partition(b"\n")[0]
@@ -204,7 +210,7 @@ class Keeper:
         self._main = 0
         self._status: int | None = None
         self._reason = ""
-        self._woken, self._wake = os.pipe()
+        self._woken, self._wake = posix.pipe()
 
     def run(self) -> int:
         request = Request(self._script)
@@ -223,10 +229,10 @@ class Keeper:
             clean = self._attend(command, begun)
             self._drain()
             status = self._status
-            if status is None or os.WIFSIGNALED(status):
-                ended = {"signal": os.WTERMSIG(status) if status is not None else int(_signal.SIGKILL)}
+            if status is None or posix.WIFSIGNALED(status):
+                ended = {"signal": posix.WTERMSIG(status) if status is not None else int(_signal.SIGKILL)}
             else:
-                ended = {"exit": os.WEXITSTATUS(status)}
+                ended = {"exit": posix.WEXITSTATUS(status)}
             taken = int((time.monotonic() - begun) * 1e6)
             self._say("end", reason=self._reason, clean=int(clean), oom=int(memory.has_struck()), us=taken, **ended)
             self._flush()
@@ -246,7 +252,7 @@ class Keeper:
     def _receive(self, request: Request) -> bool:
         """Whether the whole request has come; it has not if the host went away before."""
         while not request.complete:
-            chunk = os.read(0, CHUNK)
+            chunk = posix.read(0, CHUNK)
             if not chunk:
                 return False
             for stream, kind, payload in self._decoder.feed(chunk):
@@ -257,17 +263,17 @@ class Keeper:
         return True
 
     def _start(self, command: Command) -> None:
-        stdout, stdout_in = os.pipe()
-        stderr, stderr_in = os.pipe()
+        stdout, stdout_in = posix.pipe()
+        stderr, stderr_in = posix.pipe()
         if command.has_stdin:
-            stdin_out, self._stdin = os.pipe()
+            stdin_out, self._stdin = posix.pipe()
         else:
-            stdin_out = os.open(os.devnull, os.O_RDONLY)
+            stdin_out = posix.open("/dev/null", posix.O_RDONLY)
             self._stdin_closed = True
         for descriptor in (0, 1, self._woken, self._wake, stdout, stderr):
-            os.set_blocking(descriptor, False)
+            posix.set_blocking(descriptor, False)
         if self._stdin >= 0:
-            os.set_blocking(self._stdin, False)
+            posix.set_blocking(self._stdin, False)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in RESTORED:
@@ -276,8 +282,8 @@ class Keeper:
         # Where memory is short the script goes before the kernel, and this process does not. Opened while it can be.
         score = -1
         try:
-            score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-            os.write(score, b"1000")
+            score = posix.open("/proc/self/oom_score_adj", posix.O_WRONLY)
+            posix.write(score, b"1000")
         except OSError:
             pass
         linux.set_dumpable(False)
@@ -285,14 +291,14 @@ class Keeper:
         self._say("started")
         self._write()
         try:
-            self._main = os.posix_spawn(
+            self._main = posix.posix_spawn(
                 command.program,
                 command.argv,
                 command.environment,
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, stdin_out, 0),
-                    (os.POSIX_SPAWN_DUP2, stdout_in, 1),
-                    (os.POSIX_SPAWN_DUP2, stderr_in, 2),
+                    (posix.POSIX_SPAWN_DUP2, stdin_out, 0),
+                    (posix.POSIX_SPAWN_DUP2, stdout_in, 1),
+                    (posix.POSIX_SPAWN_DUP2, stderr_in, 2),
                 ],
                 setsid=True,
                 setsigdef=RESTORED,
@@ -301,10 +307,10 @@ class Keeper:
             raise command.refusal(error.errno or 0) from error
         finally:
             for descriptor in (stdin_out, stdout_in, stderr_in):
-                os.close(descriptor)
+                posix.close(descriptor)
             if score >= 0:
-                os.pwrite(score, b"0", 0)
-                os.close(score)
+                posix.pwrite(score, b"0", 0)
+                posix.close(score)
         self._outputs = {stdout: STDOUT, stderr: STDERR}
 
     # While it runs
@@ -350,7 +356,7 @@ class Keeper:
             elif descriptor == 1:
                 self._host_gone |= bool(events & (select.POLLERR | select.POLLHUP))
             elif descriptor == self._woken:
-                os.read(self._woken, 4096)
+                posix.read(self._woken, 4096)
             elif descriptor == self._stdin:
                 self._feed()
             elif descriptor in self._outputs:
@@ -359,7 +365,7 @@ class Keeper:
 
     def _read_host(self) -> None:
         try:
-            chunk = os.read(0, CHUNK)
+            chunk = posix.read(0, CHUNK)
         except BlockingIOError:
             return
         # The host wants it ended, or is gone.
@@ -384,7 +390,7 @@ class Keeper:
         before = len(self._stdin_unsent)
         try:
             while self._stdin >= 0 and self._stdin_unsent:
-                del self._stdin_unsent[: os.write(self._stdin, self._stdin_unsent)]
+                del self._stdin_unsent[: posix.write(self._stdin, self._stdin_unsent)]
         except BlockingIOError:
             pass
         except OSError:
@@ -394,18 +400,18 @@ class Keeper:
             self._unsent += frames.encode(STDIN, CREDIT, frames.U32.pack(self._stdin_taken))
             self._stdin_taken = 0
         if self._stdin >= 0 and self._stdin_closed and not self._stdin_unsent:
-            os.close(self._stdin)
+            posix.close(self._stdin)
             self._stdin = -1
 
     def _pass_on(self, descriptor: int) -> bool:
         """Takes output of the script. Returns whether there may be more."""
         try:
-            chunk = os.read(descriptor, CHUNK)
+            chunk = posix.read(descriptor, CHUNK)
         except BlockingIOError:
             return False
         if not chunk:
             del self._outputs[descriptor]
-            os.close(descriptor)
+            posix.close(descriptor)
             return False
         if not self._host_gone:
             self._unsent += frames.encode(self._outputs[descriptor], DATA, chunk)
@@ -422,7 +428,7 @@ class Keeper:
     def _write(self) -> None:
         try:
             while self._unsent and not self._host_gone:
-                del self._unsent[: os.write(1, self._unsent)]
+                del self._unsent[: posix.write(1, self._unsent)]
         except BlockingIOError:
             pass
         except OSError:
@@ -430,7 +436,7 @@ class Keeper:
 
     def _flush(self) -> None:
         """Waits until the host has taken all, or has gone."""
-        os.set_blocking(1, True)
+        posix.set_blocking(1, True)
         self._write()
 
     def _drain(self) -> None:
@@ -446,7 +452,7 @@ class Keeper:
         """Collects what has ended. Returns whether any process of the script is left."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = posix.waitpid(-1, posix.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
@@ -457,13 +463,13 @@ class Keeper:
     def _signal_all(self, number: int) -> None:
         from bridge.sweep import children
 
-        todo = children(os.getpid())
+        todo = children(posix.getpid())
         while todo:
             pid = todo.pop()
             todo += children(pid)
             for sent in (number, _signal.SIGCONT):
                 try:
-                    os.kill(pid, sent)
+                    posix.kill(pid, sent)
                 except OSError:
                     pass
 
@@ -473,7 +479,7 @@ class Keeper:
         def wait(seconds: float) -> None:
             select.select([self._woken], [], [], seconds)
             try:
-                os.read(self._woken, 4096)
+                posix.read(self._woken, 4096)
             except BlockingIOError:
                 pass
 
