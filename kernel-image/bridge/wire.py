@@ -40,7 +40,7 @@ def widen(descriptor: int) -> None:
 class Wire:
     def __init__(self) -> None:
         self._unsent = bytearray()
-        self._splices = True
+        self._splices = hasattr(os, "splice")
         widen(STDIN)
         widen(STDOUT)
 

@@ -103,7 +103,9 @@ impl Attempt {
             "many" => {
                 with(Kind::Usage, "there are too many files").with_hint("pack them into an archive in the session")
             }
-            "large" => with(Kind::Usage, "there is more data than the limit"),
+            "large" => with(Kind::Usage, "there is more data than the limit").with_hint(
+                "`open` and `download` take more than `get`, and a download's limit can be raised: `max_bytes`, `--max-size`",
+            ),
             "deep" => with(Kind::Usage, "the tree is too deep").with_hint("pack it into an archive in the session"),
             "full" => with(Kind::Io, "no space is left in the session's work directory"),
             "denied" => with(Kind::Io, "the file's permissions in the session do not let us"),

@@ -87,6 +87,7 @@ pub(super) fn is_below(path: &str) -> bool {
     let mut depth = 0;
     path.split('/').all(|part| {
         depth += 1;
+        // What is not UTF-8 has become three bytes for each.
         !matches!(part, "" | "." | "..") && part.len() <= NAME_LIMIT * 3 && !part.contains('\0') && depth <= DEPTH_LIMIT
     })
 }

@@ -13,6 +13,7 @@ tests! {
         a_dropped_put_leaves_nothing,
         a_dropped_upload_leaves_nothing,
         a_dropped_download_leaves_nothing,
+        a_restart_of_the_kernel_is_no_end_of_a_transfer,
         a_bridge_that_is_killed_is_an_error_and_nothing_whole,
         a_file_that_is_cut_while_it_is_read_is_no_success,
     ]
@@ -89,6 +90,20 @@ async fn a_dropped_download_leaves_nothing(lab: &Lab) {
         drop(gate);
         until("nothing is left", async || host.path().read_dir().expect("it is there").next().is_none()).await;
     }
+}
+
+async fn a_restart_of_the_kernel_is_no_end_of_a_transfer(lab: &Lab) {
+    let session = lab.session().await;
+    let files = session.files();
+    let (mut source, reader) = tokio::io::duplex(1 << 16);
+    let (put, ()) = tokio::join!(files.put_reader("in", reader, None), async {
+        source.write_all(&vec![7; 3 << 20]).await.expect("it is taken");
+        session.restart().await.expect("a restart");
+        source.write_all(&vec![7; 1 << 20]).await.expect("it is taken");
+        drop(source);
+    });
+    put.expect("put");
+    assert_eq!(files.stat("in").await.expect("stat").size, 4 << 20);
 }
 
 /// Python that kills every `bridge files` of its own container or process.
