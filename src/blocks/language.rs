@@ -65,6 +65,7 @@ fn by_grammar(code: &str) -> Option<&'static str> {
 
 #[cfg(feature = "infer")]
 mod grammar {
+    use std::panic::catch_unwind;
     use std::thread;
 
     use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
@@ -76,15 +77,26 @@ mod grammar {
     /// More than a level of the syntax tree needs when it is dropped, and a level is a byte of code at least.
     const STACK: usize = 1 << 10;
 
+    /// Code this short, in bytes, fits on any stack.
+    const SHORT: usize = 512;
+
     /// Whether Python's grammar takes the code. A tree such as that of `----1` is as deep as the code is long, and is dropped by
     /// recursion: hence the stack.
     pub(super) fn takes(code: &str) -> bool {
-        let parses = || parse_unchecked(code, ParseOptions::from(Mode::Ipython)).has_valid_syntax();
-        let judge = thread::Builder::new().name("grammar".into()).stack_size((1 << 20) + code.len() * STACK);
-        nesting(code) <= NESTING
-            && thread::scope(|scope| {
-                judge.spawn_scoped(scope, parses).is_ok_and(|judged| judged.join().unwrap_or(false))
-            })
+        nesting(code) <= NESTING && if code.len() <= SHORT { parses(code) } else { parses_on(STACK * code.len(), code) }
+    }
+
+    fn parses(code: &str) -> bool {
+        let parse = || parse_unchecked(code, ParseOptions::from(Mode::Ipython)).has_valid_syntax();
+        catch_unwind(parse).unwrap_or(false)
+    }
+
+    fn parses_on(stack: usize, code: &str) -> bool {
+        let judge = thread::Builder::new().name("grammar".into()).stack_size((1 << 20) + stack);
+        thread::scope(|scope| {
+            let judging = judge.spawn_scoped(scope, || parses(code));
+            judging.is_ok_and(|judging| judging.join().unwrap_or(false))
+        })
     }
 
     /// How deep brackets are in brackets at most, those in texts and comments counted too.

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn files_named_in_the_output_are_found() {
         let files =
-            ["plot.png", "jpg", "my plot.png", "out/a b.csv", "a.tar.gz", "Makefile", "out/raw", "été.svg", "x.py"];
+            ["plot.png", "jpg", "my chart.png", "out/a b.csv", "a.tar.gz", "Makefile", "out/raw", "été.svg", "x.py"];
         let files = listing(&files.map(|name| (name, 1, 1)));
         for (output, named) in [
             ("saved plot.png", vec!["plot.png"]),
@@ -94,8 +94,8 @@ mod tests {
             ("/workspace/plot.png and /mnt/data/out/raw", vec!["out/raw", "plot.png"]),
             ("file:///mnt/data/plot.png", vec!["plot.png"]),
             ("path=plot.png", vec!["plot.png"]),
-            ("[('out/a b.csv', 'my plot.png')]", vec!["my plot.png", "out/a b.csv"]),
-            ("it's \"my plot.png\"", vec!["my plot.png"]),
+            ("[('out/a b.csv', 'my chart.png')]", vec!["my chart.png", "out/a b.csv"]),
+            ("it's \"my chart.png\"", vec!["my chart.png"]),
             ("été.svg…", vec!["été.svg"]),
             // TapeAgents takes any `jpg`, and what is not there.
             ("a jpg, see the Makefile", vec![]),

@@ -1,4 +1,8 @@
 //! Code blocks: out of a message, by a policy, into a session.
+#![cfg_attr(
+    not(test),
+    deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::string_slice, clippy::unwrap_used)
+)]
 
 mod extract;
 mod filename;

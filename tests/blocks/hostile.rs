@@ -3,7 +3,7 @@
 use cellblock::{extract_code_blocks, infer_language};
 
 /// What is not linear, or recurses, does not come to its end here.
-const SIZE: usize = 1 << 18;
+const SIZE: usize = 1 << 17;
 
 fn filled(part: &str, size: usize) -> String {
     part.repeat(size / part.len())

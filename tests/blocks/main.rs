@@ -1,5 +1,7 @@
 //! Code blocks out of messages, without a session.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[cfg(feature = "infer")]
 #[path = "../support/judged.rs"]
 mod judged;

@@ -400,11 +400,11 @@ async fn events_are_told_as_they_come(lab: &Lab) {
             BlocksEvent::Ended(outcome) => format!("ended {:?}", outcome.exit_code()),
             _ => return,
         };
-        teller.lock().unwrap().push(word);
+        teller.lock().expect("no panic").push(word);
     });
     run.await.expect("the call goes well");
     let expected = ["0 python", "one", "ended Some(0)", "1 bash", "two", "ended Some(0)", "2 html", "ended None"];
-    assert_eq!(*told.lock().unwrap(), expected);
+    assert_eq!(*told.lock().expect("no panic"), expected);
 }
 
 async fn a_dropped_call_begins_no_other_block(lab: &Lab) {
