@@ -137,15 +137,11 @@ impl Show<'_> {
                 Ok(())
             }
             BlocksEvent::Cell(event) => self.view.event(event, &mut self.screen),
-            BlocksEvent::Script(ScriptEvent::Stdout(bytes)) => self.text(To::Stdout, bytes),
-            BlocksEvent::Script(ScriptEvent::Stderr(bytes)) => self.text(To::Stderr, bytes),
+            BlocksEvent::Script(ScriptEvent::Stdout(bytes)) => self.screen.printer.bytes(To::Stdout, bytes),
+            BlocksEvent::Script(ScriptEvent::Stderr(bytes)) => self.screen.printer.bytes(To::Stderr, bytes),
             BlocksEvent::Ended(outcome) => self.ended(outcome),
             _ => Ok(()),
         }
-    }
-
-    fn text(&mut self, to: To, bytes: &[u8]) -> Result<()> {
-        self.screen.printer.text(to, &String::from_utf8_lossy(bytes))
     }
 
     fn ended(&mut self, outcome: &BlockOutcome) -> Result<()> {
