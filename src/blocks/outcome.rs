@@ -133,7 +133,7 @@ impl BlockOutcome {
             BlockResult::Script(outcome) => Some(outcome.exit_code()),
             BlockResult::Saved => None,
             BlockResult::Refused(_) => Some(1),
-            BlockResult::Failed(error) if error.is_usage() => Some(127),
+            BlockResult::Failed(error) if error.is_usage() && self.code_file.is_some() => Some(127),
             BlockResult::Failed(_) => Some(1),
         }
     }

@@ -21,7 +21,7 @@ impl Session {
     /// Carries out the code blocks of a message in order, as the policy says, up to the first that fails. Blocks of Python are cells of the kernel by default, which
     /// keeps their variables for the next blocks and messages; scripts are files of the work directory, and run beside the kernel.
     ///
-    /// - A block whose language is empty is taken for what [`infer_language`](crate::infer_language) says, or for Python if the kernel says that it is.
+    /// - A block whose language is empty is taken for what [`infer_language`] says, or for Python if the kernel says that it is.
     /// - A comment in the first line names the block's file: `# filename: a/b.py`, `// filename: x.js`, `/* filename: x.css */`, `<!-- filename: x.html -->`. It is
     ///   in the work directory, or the block is refused. Other blocks that are to be a file get the name `tmp_code_<md5 of the code>.<language>`; others that run in
     ///   the kernel get none.
