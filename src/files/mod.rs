@@ -53,7 +53,7 @@ const QUEUE: usize = 4;
 ///
 /// # Cancel safety
 ///
-/// A dropped future ends its operation. What was being put is not there; of a tree that was being removed a part may be.
+/// A dropped future ends its operation. What was being put is not there, or all of it is, if it had just been done; of a tree that was being removed a part may be.
 #[derive(Debug, Clone)]
 pub struct Files {
     handle: Handle,

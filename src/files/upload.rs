@@ -33,7 +33,7 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped, nothing of it is in the session.
+/// If the future is dropped, nothing of it is in the session, or all of it, if it had just been done.
 #[must_use = "an upload does nothing unless awaited"]
 pub struct Upload {
     files: Files,
