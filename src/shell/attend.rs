@@ -107,8 +107,9 @@ pub(crate) async fn attend(attendance: Attendance, request: &Request, interrupt:
                     Some(Ok(frame)) => output.take(frame, &credit),
                     Some(Err(error)) if started.is_some() => Err(error.to_string()),
                     // An engine that cannot start a program says so in the program's place.
-                    Some(Err(_)) => {
-                        let why = one_line(frames.read_buffer());
+                    Some(Err(error)) => {
+                        let text = one_line(frames.read_buffer());
+                        let why = if text.is_empty() { error.to_string() } else { text };
                         drop(frames);
                         break End::Untold { why, interrupted: false, overdue: false, exec: ended(end).await };
                     }
