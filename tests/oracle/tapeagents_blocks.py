@@ -1,7 +1,7 @@
 """What TapeAgents extracts from the messages of tests/blocks/messages.txt: what we are compared with.
 
-    pip download --no-deps tapeagents==0.1.16 && unzip tapeagents-*.whl && pip install pydantic
-    python tapeagents_blocks.py tapeagents/tools/container_executor.py ../blocks/messages.txt > tapeagents_blocks.json
+pip download --no-deps tapeagents==0.1.16 && unzip tapeagents-*.whl && pip install pydantic
+python tapeagents_blocks.py tapeagents/tools/container_executor.py ../blocks/messages.txt > tapeagents_blocks.json
 """
 
 import importlib.util
