@@ -20,7 +20,7 @@ use crate::error::Kind;
 
 /// A file of a session that is being read. Dropping it ends that.
 ///
-/// An error of the reader holds the [`Error`](crate::Error) with its cause. The end of the file is seen only where all of it has come.
+/// An error of the reader holds the [`Error`] with its cause. The end of the file is seen only where all of it has come.
 #[derive(Debug)]
 pub struct FileReader {
     entry: FileEntry,
