@@ -193,7 +193,10 @@ impl Attendant<'_> {
     ) -> Result<Option<Box<Execution>>> {
         match event {
             Some(Ok(Event::Done(execution))) => return Ok(Some(execution)),
-            Some(Ok(event)) if self.manner != Manner::Data => view.event(&event, screen)?,
+            // Whoever waits for data waits for nothing then.
+            Some(Ok(event)) if self.manner != Manner::Data || matches!(event, Event::Paused { .. }) => {
+                view.event(&event, screen)?;
+            }
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(error.into()),
             None => bail!("the cell's events ended without an outcome"),

@@ -38,6 +38,10 @@ impl View {
 
     /// Shows an event.
     pub(crate) fn event(&mut self, event: &Event, screen: &mut Screen<'_>) -> Result<()> {
+        if let Event::Paused { container } = event {
+            screen.printer.note(format_args!("the container is paused: `docker unpause {container}` lets it go on"));
+            return Ok(());
+        }
         if self.lagged {
             return Ok(());
         }

@@ -137,11 +137,19 @@ impl Collector {
 
     fn stream(&mut self, content: &Content<'_>) -> Option<Event> {
         let text = content.text().filter(|text| !text.is_empty())?;
-        let to_stderr = content.name().as_deref() == Some("stderr");
+        Some(self.text(content.name().as_deref() == Some("stderr"), text))
+    }
+
+    /// Appends a line of ours to stderr.
+    pub(crate) fn note(&mut self, line: &str) -> Event {
+        self.text(true, format!("{line}\n"))
+    }
+
+    fn text(&mut self, to_stderr: bool, text: String) -> Event {
         let stream = if to_stderr { &mut self.stderr } else { &mut self.stdout };
         let place = stream.push(&text);
         self.outputs.stream(stream.name(), place);
-        Some(if to_stderr { Event::Stderr(text) } else { Event::Stdout(text) })
+        if to_stderr { Event::Stderr(text) } else { Event::Stdout(text) }
     }
 
     fn bundle(&mut self, content: &Content<'_>, kind: BundleKind) -> Option<Event> {

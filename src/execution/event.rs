@@ -48,6 +48,15 @@ pub enum Event {
         /// Wait for the next output.
         wait: bool,
     },
+    /// Somebody has paused the container, and the code stands still. Told once for each pause, some two seconds after the code last said something or
+    /// its container was last known to go on; never if the engine cannot tell.
+    ///
+    /// The session is not lost: when the container goes on, so does the code, and nothing is missing. Its timeout runs on meanwhile, and when that
+    /// is up the container is killed, for nothing in it can be interrupted.
+    Paused {
+        /// The container's name, for `docker unpause`.
+        container: String,
+    },
     /// The consumer was too slow and events were left out here; their text is counted in the final [`Execution`].
     Lagged {
         /// How many events.
@@ -70,6 +79,7 @@ impl Event {
                     + evalue.len()
                     + traceback.iter().map(|part| size_of::<String>() + part.len()).sum::<usize>()
             }
+            Self::Paused { container } => container.len(),
             Self::Started { .. } | Self::ClearOutput { .. } | Self::Lagged { .. } | Self::Done(_) => 0,
         };
         size_of::<Self>() + inside

@@ -175,6 +175,9 @@ impl Serialize for Event {
             ClearOutput {
                 wait: bool,
             },
+            Paused {
+                container: &'a str,
+            },
             Lagged {
                 events: u64,
             },
@@ -191,6 +194,7 @@ impl Serialize for Event {
             Self::Result { bundle, execution_count } => Form::Result { bundle, execution_count: *execution_count },
             Self::Error(error) => Form::Error(ErrorForm::new(error)),
             Self::ClearOutput { wait } => Form::ClearOutput { wait: *wait },
+            Self::Paused { container } => Form::Paused { container },
             Self::Lagged { events } => Form::Lagged { events: *events },
             Self::Done(execution) => Form::Done { execution },
         }

@@ -36,7 +36,8 @@ pub struct Execution {
     pub rung: Option<Rung>,
     /// Text written to stdout.
     pub stdout: Text,
-    /// Text written to stderr. A line of ours at its end tells when a process that the code had started was killed for want of memory.
+    /// Text written to stderr. A line of ours at its end tells when a process that the code had started was killed for want of memory,
+    /// or when the container was paused while the time was up and it was killed.
     pub stderr: Text,
     /// The last expression's value, as the kernel displays it.
     pub result: Option<MimeBundle>,

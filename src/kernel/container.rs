@@ -16,6 +16,9 @@ pub(crate) trait Container: Send + Sync {
     /// Reaches its bridge by a new link, in place of one that was lost.
     fn relink(&self) -> BoxFuture<'_, Result<(Bridge, Hello), Error>>;
 
+    /// Its name, if the engine says that it is paused; none too if the engine cannot tell. Does not take long.
+    fn paused(&self) -> BoxFuture<'static, Option<String>>;
+
     /// Kills and removes it.
     fn remove(&mut self) -> BoxFuture<'_, Result<(), Error>>;
 

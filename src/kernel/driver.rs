@@ -21,6 +21,7 @@ use super::connection::{Connection, Received};
 use super::container::Container;
 use super::interrupt::Interrupt;
 use super::running::{Cause, Running};
+use super::silence::{Looked, Silence};
 use crate::error::{Error, Kind};
 use crate::execution::{Collector, Death, Limits, SpillDirectory, Status};
 use crate::protocol::content::ExecuteRequest;
@@ -89,6 +90,7 @@ enum Step {
     ContainerEnded(String),
     Input(Option<String>),
     CallerGone,
+    Looked(Looked),
     Timer,
 }
 
@@ -122,10 +124,12 @@ impl<C: Container> Driver<C> {
         let wake = self.next_wake();
         let Self { commands, connection, bridge, container, running, interrupt, .. } = self;
         let acknowledgement = interrupt.as_mut().and_then(|interrupt| interrupt.acknowledgement.as_mut());
-        let (input, reply) = match running {
-            Some(Running { input, cell, abandoned: false, .. }) => (input.as_mut(), Some(&mut cell.reply)),
-            Some(Running { input, .. }) => (input.as_mut(), None),
-            None => (None, None),
+        let (input, reply, silence) = match running {
+            Some(Running { input, cell, silence, abandoned: false, .. }) => {
+                (input.as_mut(), Some(&mut cell.reply), Some(silence))
+            }
+            Some(Running { input, silence, .. }) => (input.as_mut(), None, Some(silence)),
+            None => (None, None, None),
         };
         tokio::select! {
             received = connection.recv() => Step::Kernel(received),
@@ -137,6 +141,7 @@ impl<C: Container> Driver<C> {
             }
             Some(line) = present(input.map(|(_, line)| line)) => Step::Input(line.ok().flatten()),
             Some(()) = closed(reply) => Step::CallerGone,
+            Some(looked) = looked(silence) => Step::Looked(looked),
             () = sleep_until(wake) => Step::Timer,
         }
     }
@@ -159,6 +164,7 @@ impl<C: Container> Driver<C> {
             Step::ContainerEnded(how) => return Err(End::Gone(how)),
             Step::Input(line) => self.answer_input(line).await,
             Step::CallerGone => self.caller_gone().await,
+            Step::Looked(looked) => self.looked(looked),
             Step::Timer => self.timer().await?,
         }
         Ok(())
@@ -265,4 +271,8 @@ async fn closed<T>(sender: Option<&mut oneshot::Sender<T>>) -> Option<()> {
         }
         None => None,
     }
+}
+
+async fn looked(silence: Option<&mut Silence>) -> Option<Looked> {
+    silence?.looked().await
 }

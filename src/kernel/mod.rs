@@ -7,6 +7,7 @@ mod driver;
 mod interrupt;
 mod recovery;
 mod running;
+mod silence;
 
 pub(crate) use command::{Cell, Command, Handle, ScriptFate, StdinQuestion, WeakHandle};
 pub use command::{OnDrop, StdinRequest};

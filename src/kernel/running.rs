@@ -7,8 +7,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::command::{Cell, OnDrop};
+use super::silence::Silence;
 use crate::Error;
-use crate::execution::{Collector, Ending, Rung, State, Status, Usage};
+use crate::execution::{Collector, Ending, Event, Rung, State, Status, Usage};
 use crate::protocol::{Header, Parsed};
 
 /// Idle has come and the reply has not: after this a probe on shell tells whether it still can.
@@ -34,6 +35,8 @@ pub(super) enum Due {
     Probe,
     /// It is complete without what never came.
     Complete,
+    /// It is silent: look whether the container is paused.
+    Look,
 }
 
 /// The cell in flight.
@@ -51,6 +54,7 @@ pub(super) struct Running {
     /// The caller is gone and has been dealt with.
     pub(super) abandoned: bool,
     last_message: Instant,
+    pub(super) silence: Silence,
     /// A message of it came on IOPub.
     heard: bool,
     /// The kernel has taken it up, as a message of it other than its status says.
@@ -87,6 +91,7 @@ impl Running {
             cause: None,
             abandoned: false,
             last_message: now,
+            silence: Silence::new(),
             heard: false,
             begun: false,
             latest: String::new(),
@@ -121,9 +126,7 @@ impl Running {
         match parsed {
             Parsed::Message(message) => {
                 let event = self.collector.iopub(message.msg_type(), &message.content, &message.header.date);
-                if let (Some(event), Some(events)) = (event, &self.cell.events) {
-                    events.send(event);
-                }
+                event.into_iter().for_each(|event| self.tell(event));
             }
             Parsed::Elided { header, .. } => self.collector.left_out(&header.msg_type),
         }
@@ -162,11 +165,7 @@ impl Running {
         self.last_message = Instant::now();
         match parsed {
             Parsed::Message(message) => {
-                for event in self.collector.reply(&message.content) {
-                    if let Some(events) = &self.cell.events {
-                        events.send(event);
-                    }
-                }
+                self.collector.reply(&message.content).into_iter().for_each(|event| self.tell(event));
             }
             Parsed::Elided { .. } => self.reply_lost = true,
         }
@@ -177,6 +176,24 @@ impl Running {
     pub(super) fn later_reply(&mut self, parent: &str, is_nudge: bool) {
         if (is_nudge || self.probe.as_deref() == Some(parent)) && !self.collector.has_reply() {
             self.reply_is_lost();
+        }
+    }
+
+    /// The container is paused, and the cell with it.
+    pub(super) fn paused(&self, container: String) {
+        self.span.in_scope(|| tracing::warn!(container, "the container is paused"));
+        self.tell(Event::Paused { container });
+    }
+
+    /// Says at the end of stderr that the container was killed while it was paused.
+    pub(super) fn killed_in_a_pause(&mut self) {
+        let note = self.collector.note("cellblock: the container was paused, and was killed when the time was up");
+        self.tell(note);
+    }
+
+    fn tell(&self, event: Event) {
+        if let Some(events) = &self.cell.events {
+            events.send(event);
         }
     }
 
@@ -223,11 +240,20 @@ impl Running {
         if self.needs_probe() && now >= self.last_message + PROBE_AFTER {
             return Some(Due::Probe);
         }
-        None
+        self.next_look().is_some_and(|look| now >= look).then_some(Due::Look)
     }
 
     /// When [`due`](Self::due) has to be asked again.
     pub(super) fn next_due(&self) -> Instant {
+        let end = self.next_end();
+        self.next_look().map_or(end, |look| look.min(end))
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        self.silence.next_look(self.last_message)
+    }
+
+    fn next_end(&self) -> Instant {
         let Some(mut end) = self.half_wait_end() else { return self.grace_end.unwrap_or(self.deadline) };
         if self.needs_probe() {
             end = end.min(self.last_message + PROBE_AFTER);

@@ -6,8 +6,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::directory::HostDirectory;
+use super::registry;
 use super::runtime;
 use super::start::{greet, relay};
 use super::usage::Cgroup;
@@ -18,12 +20,16 @@ use crate::{ContainerId, Engine, Error};
 
 /// How long an engine that was lost is left alone.
 const ENGINE_RETRY: Duration = Duration::from_secs(1);
+/// An engine that has not told a container's state by then cannot tell.
+const STATE_WAIT: Duration = Duration::from_secs(2);
 
 /// Implements the driver's view of a container. It removes the container and the host's directory with it.
 #[derive(Debug)]
 pub(super) struct SessionContainer {
     engine: Arc<dyn Engine>,
     id: ContainerId,
+    /// The session's.
+    name: String,
     directory: Option<HostDirectory>,
     /// What this holder calls itself to the bridge.
     holder: String,
@@ -33,7 +39,12 @@ pub(super) struct SessionContainer {
 
 impl SessionContainer {
     /// Watches a container that is about to start or runs.
-    pub(super) fn watch(engine: Arc<dyn Engine>, id: ContainerId, directory: HostDirectory) -> Result<Self, Error> {
+    pub(super) fn watch(
+        engine: Arc<dyn Engine>,
+        id: ContainerId,
+        name: String,
+        directory: HostDirectory,
+    ) -> Result<Self, Error> {
         let (sender, ended) = watch::channel(None);
         let (watched, watched_id) = (Arc::clone(&engine), id.clone());
         runtime::spawn(async move {
@@ -44,7 +55,7 @@ impl SessionContainer {
             let _ = sender.send(Some(how));
         })?;
         let holder = uuid::Uuid::new_v4().simple().to_string();
-        Ok(Self { engine, id, directory: Some(directory), holder, cgroup: None, ended })
+        Ok(Self { engine, id, name, directory: Some(directory), holder, cgroup: None, ended })
     }
 
     /// Learns where its usage is to be read, if it runs on this machine.
@@ -78,6 +89,15 @@ impl Container for SessionContainer {
     fn relink(&self) -> BoxFuture<'_, Result<(Bridge, Hello), Error>> {
         // Works whichever link was lost.
         async { greet(relay(self.engine.as_ref(), &self.id).await?, &self.holder).await }.boxed()
+    }
+
+    fn paused(&self) -> BoxFuture<'static, Option<String>> {
+        let (engine, id, name) = (Arc::clone(&self.engine), self.id.clone(), self.name.clone());
+        async move {
+            let found = timeout(STATE_WAIT, registry::find(engine.as_ref(), &name)).await.ok()?.ok()?;
+            (found.container == id && found.state == "paused").then(|| registry::container_name(&name))
+        }
+        .boxed()
     }
 
     fn remove(&mut self) -> BoxFuture<'_, Result<(), Error>> {

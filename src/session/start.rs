@@ -72,7 +72,7 @@ async fn launch(engine: Arc<dyn Engine>, builder: SessionBuilder, name: String) 
             return Err(error);
         }
     };
-    let mut container = SessionContainer::watch(Arc::clone(&engine), id.clone(), directory)?;
+    let mut container = SessionContainer::watch(Arc::clone(&engine), id.clone(), name.clone(), directory)?;
     let holder = container.holder().to_owned();
     let started = async {
         engine.start(&id).await?;

@@ -25,7 +25,7 @@ const QUEUE: usize = 256;
 /// What happens in a session, as a stream: read-only, beside whoever holds it.
 ///
 /// It begins with the latest cell. Each cell ends with [`Event::Done`], whose execution knows what IOPub tells; what only its holder
-/// knows (timeouts, deaths, usage) is not in it. The bridge keeps one cell: where others came and went between two looks, some ten a second, or the end of one
+/// knows (timeouts, deaths, pauses, usage) is not in it. The bridge keeps one cell: where others came and went between two looks, some ten a second, or the end of one
 /// was not seen, there is an [`Event::Lagged`].
 #[derive(Debug)]
 pub struct Watch(mpsc::Receiver<Result<Event, Error>>);

@@ -283,6 +283,11 @@ impl Bridge {
         self.tell(&json!({ "type": "done", "msg_id": msg_id }));
     }
 
+    /// Asks for a sign of life, which comes through the receiver.
+    pub(crate) fn ping(&mut self) -> oneshot::Receiver<Result<Bytes, BridgeError>> {
+        self.send(json!({ "type": "ping" }), Vec::new())
+    }
+
     /// Waits until the bridge has dealt with all that was told before.
     pub(crate) async fn settle(&mut self, timeout: Duration) -> Result<(), BridgeError> {
         self.request(json!({ "type": "ping" }), Vec::new(), timeout).await.map(drop)

@@ -94,6 +94,7 @@ fn an_event_is_one_flat_object() {
             ("clear_output", json!({"wait": true})),
         ],
     );
+    events.push(Event::Paused { container: "c".to_owned() });
     events.push(Event::Lagged { events: 3 });
     assert_eq!(
         to_value(&events).expect("it serialises"),
@@ -106,6 +107,7 @@ fn an_event_is_one_flat_object() {
             {"event": "result", "data": {}, "metadata": {}, "execution_count": 1},
             {"event": "error", "ename": "E", "evalue": "v", "traceback": ["\u{1b}[1mt\u{1b}[0m"], "traceback_plain": ["t"]},
             {"event": "clear_output", "wait": true},
+            {"event": "paused", "container": "c"},
             {"event": "lagged", "events": 3},
         ])
     );

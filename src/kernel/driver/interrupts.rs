@@ -9,7 +9,8 @@ use crate::Error;
 use crate::execution::{Death, Rung, Status};
 use crate::kernel::container::Container;
 use crate::kernel::interrupt::{Interrupt, found_no_code};
-use crate::kernel::running::{Cause, Due};
+use crate::kernel::running::{Cause, Due, Running};
+use crate::kernel::silence::Looked;
 use crate::protocol::content::Empty;
 use crate::transport::{BridgeError, Channel};
 
@@ -32,8 +33,8 @@ impl<C: Container> Driver<C> {
 
     pub(super) async fn advance_interrupt(&mut self) {
         let Some(interrupt) = &mut self.interrupt else { return };
-        match &self.running {
-            Some(running) if interrupt.needs_request(Instant::now(), running.has_begun()) => {
+        match self.running.as_ref().map(Running::has_begun) {
+            Some(begun) if interrupt.needs_request(Instant::now(), begun) => {
                 match self.connection.request(Channel::Control, "interrupt_request", &Empty {}).await {
                     Ok(id) => interrupt.requested(id),
                     Err(error) => {
@@ -92,6 +93,14 @@ impl<C: Container> Driver<C> {
         }
     }
 
+    pub(super) fn looked(&mut self, looked: Looked) {
+        if let Some(running) = &mut self.running
+            && let Some(container) = running.silence.take(looked)
+        {
+            running.paused(container);
+        }
+    }
+
     pub(super) async fn timer(&mut self) -> Result<(), End> {
         let now = Instant::now();
         if now >= self.settings.expires {
@@ -126,6 +135,11 @@ impl<C: Container> Driver<C> {
                 }
             }
             Some(Due::Complete) => return self.complete_by_half().await,
+            Some(Due::Look) => {
+                if let Some(running) = &mut self.running {
+                    running.silence.look(&mut self.bridge, self.container.paused());
+                }
+            }
             None => {}
         }
         Ok(())

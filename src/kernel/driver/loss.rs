@@ -97,10 +97,17 @@ impl<C: Container> Driver<C> {
                 if let Ok(how) = timeout(EXIT_WAIT, self.container.ended()).await {
                     return Err(End::Gone(how));
                 }
-                let why = format!("the kernel could not be restarted: {:#}", Chain(&error));
-                if let Some(running) = self.running.take() {
+                let mut why = format!("the kernel could not be restarted: {:#}", Chain(&error));
+                let paused = self.container.paused().await.is_some();
+                if paused {
+                    why.insert_str(0, "the container was paused, and ");
+                }
+                if let Some(mut running) = self.running.take() {
                     let _ = self.container.remove().await;
                     let rung = rung.map(|_| Rung::ContainerKill);
+                    if paused && rung.is_some() {
+                        running.killed_in_a_pause();
+                    }
                     let status = if rung.is_some() { status } else { Some(Status::ContainerGone(why.clone())) };
                     running.finish(status, State::ContainerGone, rung, self.container.usage());
                 }
