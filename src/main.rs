@@ -1,6 +1,8 @@
 //! The `cellblock` command.
 
 mod cli;
+#[cfg(feature = "serve")]
+mod serve;
 
 use std::process::ExitCode;
 

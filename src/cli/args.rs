@@ -88,6 +88,11 @@ pub(crate) enum Command {
     /// Tab completes. Ctrl-C clears the line, or interrupts the running cell and keeps the variables. Ctrl-D leaves. `:help`
     /// lists the rest.
     Repl(Box<ReplArgs>),
+    /// Serve sessions over HTTP, in the wire format of Azure Container Apps dynamic sessions
+    ///
+    /// A client names its session by an identifier; one that is not there is made. Without `--token-file` a token is made and printed.
+    #[cfg(feature = "serve")]
+    Serve(Box<super::serve::ServeArgs>),
     /// Make the image that sessions run in
     #[command(subcommand)]
     Image(ImageCommand),

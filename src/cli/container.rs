@@ -100,6 +100,23 @@ impl ContainerArgs {
         Ok(builder)
     }
 
+    /// The image of these flags.
+    #[cfg(feature = "serve")]
+    pub(crate) fn image(&self) -> &str {
+        self.image.as_deref().unwrap_or(cellblock::DEFAULT_IMAGE)
+    }
+
+    /// What a container of these flags may use.
+    #[cfg(feature = "serve")]
+    pub(crate) fn ceiling(&self) -> crate::serve::config::Ceiling {
+        let default = cellblock::ContainerSpec::new("", "");
+        crate::serve::config::Ceiling {
+            memory: self.memory.unwrap_or(default.memory),
+            cpus: self.cpus.unwrap_or(default.cpus),
+            pids: self.pids.unwrap_or(default.pids),
+        }
+    }
+
     fn workspace(&self) -> Result<Option<Workspace>, Usage> {
         if let Some(directory) = &self.workdir {
             // The library checks it too, and more, but only once an engine has answered.

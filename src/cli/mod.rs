@@ -17,6 +17,8 @@ mod outcome;
 mod printer;
 mod repl;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 mod session;
 mod shell;
 mod terminal_mode;
@@ -36,7 +38,7 @@ use self::printer::Printer;
 pub(crate) fn main() -> Exit {
     let cli = Cli::parse();
     let mut printer = Printer::new(cli.global.color);
-    trace(cli.global.verbose, &printer);
+    trace(&cli, &printer);
     match act(&cli.command, &mut printer) {
         Ok(exit) => exit,
         Err(error) => {
@@ -60,6 +62,8 @@ fn act(command: &Command, printer: &mut Printer) -> Result<Exit> {
             Command::Files(command) => Box::pin(files::files(command, printer)).await,
             Command::Prune => session::prune(printer).await,
             Command::Repl(args) => Box::pin(repl::repl(args, printer)).await,
+            #[cfg(feature = "serve")]
+            Command::Serve(args) => Box::pin(serve::serve(args, printer)).await,
             Command::Image(command) => Box::pin(image::image(command, printer)).await,
         }
     });
@@ -68,8 +72,9 @@ fn act(command: &Command, printer: &mut Printer) -> Result<Exit> {
     exit
 }
 
-fn trace(verbose: u8, printer: &Printer) {
-    let level = match verbose {
+fn trace(cli: &Cli, printer: &Printer) {
+    let log = Log::of(&cli.command, printer);
+    let level = match cli.global.verbose + u8::from(log != Log::Messages) {
         0 => "warn",
         1 => "info",
         2 => "debug",
@@ -77,10 +82,41 @@ fn trace(verbose: u8, printer: &Printer) {
     };
     let filter =
         EnvFilter::try_from_env("CELLBLOCK_LOG").unwrap_or_else(|_| EnvFilter::new(format!("cellblock={level}")));
-    tracing_subscriber::fmt()
+    let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(printer.is_coloured(printer::To::Stderr))
-        .without_time()
-        .init();
+        .with_ansi(printer.is_coloured(printer::To::Stderr));
+    match log {
+        Log::Messages => subscriber.without_time().init(),
+        #[cfg(feature = "serve")]
+        Log::Text => subscriber.init(),
+        #[cfg(feature = "serve")]
+        Log::Json => subscriber.json().flatten_event(true).with_span_list(false).init(),
+    }
+}
+
+/// What is written to stderr besides our own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Log {
+    /// Messages to the person who typed the command.
+    Messages,
+    #[cfg(feature = "serve")]
+    Text,
+    #[cfg(feature = "serve")]
+    Json,
+}
+
+impl Log {
+    #[cfg_attr(not(feature = "serve"), expect(unused_variables, reason = "only a server keeps a log"))]
+    fn of(command: &Command, printer: &Printer) -> Self {
+        #[cfg(feature = "serve")]
+        if let Command::Serve(args) = command {
+            return match args.log_format {
+                Some(serve::LogFormat::Text) => Self::Text,
+                None if printer.is_terminal(printer::To::Stderr) => Self::Text,
+                Some(serve::LogFormat::Json) | None => Self::Json,
+            };
+        }
+        Self::Messages
+    }
 }

@@ -80,6 +80,12 @@ impl Session {
         self.0.place.programs.engine()
     }
 
+    /// Whether the session has ended, as far as is known here: stopped, out of time, or its container is gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.0.handle.has_ended()
+    }
+
     /// Runs a cell and returns what came of it. Cells run one at a time, in the order in which their futures were first polled.
     ///
     /// A Python exception is an outcome, not an `Err`.

@@ -1,0 +1,144 @@
+//! What is to run, and what came of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellblock::{Execution, ScriptOutcome, ScriptStatus, Shell, State, Status};
+
+use serde::{Serialize, Serializer};
+
+use super::id::ExecutionId;
+
+/// Something to run in a session.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) id: ExecutionId,
+    pub(crate) work: Work,
+    pub(crate) timeout: Duration,
+    pub(crate) asynchronous: bool,
+}
+
+/// What is to run.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Work {
+    Cell(String),
+    Script { text: String, shell: Shell, stdin: Option<String> },
+    Program { argv: Vec<String>, stdin: Option<String> },
+}
+
+impl Work {
+    pub(crate) fn is_cell(&self) -> bool {
+        matches!(self, Self::Cell(_))
+    }
+
+    /// About the memory that it takes.
+    pub(super) fn size(&self) -> usize {
+        let (text, stdin) = match self {
+            Self::Cell(text) => (text.len(), &None),
+            Self::Script { text, stdin, .. } => (text.len(), stdin),
+            Self::Program { argv, stdin } => (argv.iter().map(String::len).sum(), stdin),
+        };
+        text + stdin.as_ref().map_or(0, String::len)
+    }
+
+    /// As a person would write it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Cell(text) | Self::Script { text, .. } => text.clone(),
+            Self::Program { argv, .. } => argv.join(" "),
+        }
+    }
+}
+
+impl fmt::Debug for Work {
+    /// Without the code.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cell(_) => "Cell",
+            Self::Script { .. } => "Script",
+            Self::Program { .. } => "Program",
+        })
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    Cell(Arc<Execution>),
+    Script(Arc<ScriptOutcome>),
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Cell(execution) => execution.serialize(serializer),
+            Self::Script(outcome) => outcome.serialize(serializer),
+        }
+    }
+}
+
+impl Outcome {
+    pub(crate) fn total(&self) -> Duration {
+        match self {
+            Self::Cell(execution) => execution.timing.total,
+            Self::Script(outcome) => outcome.timing.total,
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self {
+            Self::Cell(execution) => execution.state,
+            Self::Script(outcome) => outcome.state,
+        }
+    }
+
+    /// A word for logs and metrics, which never holds text of the code's.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Cell(execution) => match execution.status {
+                Status::Ok => "ok",
+                Status::Error(_) => "error",
+                Status::TimedOut => "timed_out",
+                Status::Interrupted => "interrupted",
+                Status::Aborted => "aborted",
+                Status::KernelDied(_) => "kernel_died",
+                Status::ContainerGone(_) => "container_gone",
+                _ => "other",
+            },
+            Self::Script(outcome) => match outcome.status {
+                ScriptStatus::Exited(0) => "ok",
+                ScriptStatus::Exited(_) | ScriptStatus::Signaled(_) => "error",
+                ScriptStatus::TimedOut => "timed_out",
+                ScriptStatus::Interrupted => "interrupted",
+                ScriptStatus::Lost(_) => "lost",
+                ScriptStatus::ContainerGone(_) => "container_gone",
+                _ => "other",
+            },
+        }
+    }
+
+    /// About the memory that it takes.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Cell(execution) => size(execution),
+            Self::Script(outcome) => outcome.stdout.text.len() + outcome.stderr.text.len(),
+        }
+    }
+}
+
+fn size(execution: &Execution) -> usize {
+    use cellblock::Output;
+    let outputs: usize = execution
+        .outputs
+        .iter()
+        .map(|output| match output {
+            Output::Stream { text, .. } => text.len(),
+            Output::DisplayData(bundle) | Output::ExecuteResult { bundle, .. } => {
+                bundle.data.values().filter_map(serde_json::Value::as_str).map(str::len).sum()
+            }
+            _ => 0,
+        })
+        .sum();
+    execution.stdout.text.len() + execution.stderr.text.len() + outputs
+}

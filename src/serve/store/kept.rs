@@ -1,0 +1,178 @@
+//! Which sessions the next start takes over.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use cellblock::Session;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::entry::Lasts;
+use super::{Entry, Slot, Store};
+use crate::serve::identifier::Identifier;
+
+const RECORD: &str = "sessions.json";
+
+/// The record of one server's sessions, in a directory that only one server has at a time.
+#[derive(Debug)]
+pub(super) struct Kept {
+    directory: PathBuf,
+    /// Part of the names of all sessions of this record, through all its servers.
+    server: String,
+    found: Vec<Known>,
+    changed: Notify,
+    _lock: File,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    v: u32,
+    server: String,
+    sessions: Vec<Known>,
+}
+
+/// A session as it is recorded. Its identifier lets whoever reads it in: the file is its owner's alone.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Known {
+    identifier: String,
+    name: String,
+    created: u64,
+    idle_seconds: u64,
+    life_seconds: u64,
+}
+
+impl Kept {
+    pub(super) fn open(directory: &Path) -> Result<Arc<Self>> {
+        let place = directory.display();
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .with_context(|| format!("cannot make the directory {place} for `--keep-sessions`"))?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(directory.join("lock"))
+            .with_context(|| format!("cannot write in {place}"))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!("another server keeps its sessions in {place}: give this one a `--state-dir` of its own");
+        }
+        let record = match fs::read(directory.join(RECORD)) {
+            Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| {
+                format!("cannot read {place}/{RECORD}: move it away to start without the sessions of an earlier server")
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let server = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
+                Record { v: 1, server, sessions: Vec::new() }
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot read {place}/{RECORD}")),
+        };
+        let Record { server, sessions, .. } = record;
+        let changed = Notify::new();
+        Ok(Arc::new(Self { directory: directory.to_owned(), server, found: sessions, changed, _lock: lock }))
+    }
+
+    /// What the names of its sessions begin with.
+    pub(super) fn prefix(&self) -> String {
+        format!("serve-{}-", self.server)
+    }
+
+    /// Whole or not at all.
+    fn write(&self, sessions: Vec<Known>) -> Result<()> {
+        let record = serde_json::to_vec(&Record { v: 1, server: self.server.clone(), sessions })?;
+        let (new, old) = (self.directory.join("sessions.json.new"), self.directory.join(RECORD));
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        file.write_all(&record)?;
+        file.sync_data()?;
+        fs::rename(new, old)?;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// The record is to be written again.
+    pub(super) fn changed(&self) {
+        if let Some(kept) = &self.kept {
+            kept.changed.notify_one();
+        }
+    }
+
+    pub(super) async fn keep_record(self: Arc<Self>) {
+        let Some(kept) = &self.kept else { return };
+        while !self.is_draining() {
+            kept.changed.notified().await;
+            self.write_record().await;
+        }
+    }
+
+    pub(super) async fn write_record(&self) {
+        let Some(kept) = &self.kept else { return };
+        let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let sessions = self
+            .list()
+            .into_iter()
+            .map(|entry| Known {
+                identifier: entry.identifier.as_str().to_owned(),
+                name: entry.session.name().to_owned(),
+                created: seconds(entry.created),
+                idle_seconds: entry.lasts().idle.as_secs(),
+                life_seconds: entry.lasts().life.as_secs(),
+            })
+            .collect();
+        let kept = Arc::clone(kept);
+        let written = tokio::task::spawn_blocking(move || kept.write(sessions)).await;
+        if let Err(error) = written.map_err(anyhow::Error::from).flatten() {
+            tracing::error!(error = format!("{error:#}"), "the record of the sessions could not be written");
+        }
+    }
+
+    /// Takes over the sessions of the record. What else has one of our names was never given out, or is not known to have been: it ends.
+    pub(super) async fn adopt(self: &Arc<Self>) {
+        let Some(kept) = &self.kept else { return };
+        let Ok(engine) = self.engine().await else {
+            tracing::warn!("no engine answers: the sessions of an earlier server are not taken over");
+            return;
+        };
+        let mut attaches = JoinSet::new();
+        for known in kept.found.clone() {
+            let attach = Session::attach(known.name.clone()).engine(Arc::clone(&engine)).timeout(self.config.timeout);
+            attaches.spawn(async move { (known, attach.await) });
+        }
+        while let Some(attached) = attaches.join_next().await {
+            match attached {
+                Ok((known, Ok(session))) => self.take_over(&known, session),
+                Ok((known, Err(error))) => {
+                    tracing::warn!(session = known.name, %error, "a session could not be taken over");
+                }
+                Err(error) => tracing::error!(%error, "a session could not be taken over"),
+            }
+        }
+        let prefix = kept.prefix();
+        let held: Vec<String> = self.list().iter().map(|entry| entry.session.name().to_owned()).collect();
+        for left in Session::list(engine.as_ref()).await.unwrap_or_default() {
+            if left.name.starts_with(&prefix) && !held.contains(&left.name) {
+                let _ = Session::remove(engine.as_ref(), &left.name).await;
+            }
+        }
+        self.write_record().await;
+    }
+
+    fn take_over(&self, known: &Known, session: Session) {
+        let Some(identifier) = Identifier::new(&known.identifier) else { return };
+        let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(known.created)).unwrap_or_default();
+        let lasts =
+            Lasts { idle: Duration::from_secs(known.idle_seconds), life: Duration::from_secs(known.life_seconds) };
+        tracing::info!(session = session.name(), "a session was taken over");
+        let entry = Entry::new(identifier.clone(), session, lasts, None, age);
+        self.lock().insert(identifier, Slot::Ready(entry));
+    }
+}

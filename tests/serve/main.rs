@@ -1,0 +1,12 @@
+//! `cellblock serve` from outside: a real process, real containers.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod access;
+mod azure;
+mod files;
+mod native;
+mod operations;
+mod refusals;
+mod sessions;
+mod support;

@@ -1,0 +1,185 @@
+//! Our own API, and the document that describes it.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::{Server, answer, assert_refused, eventually};
+
+fn post(server: &Server, path: &str, body: &Value) -> reqwest::RequestBuilder {
+    server.request(Method::POST, path).json(body)
+}
+
+#[tokio::test]
+async fn a_session_is_made_used_and_ended() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    let new = json!({"identifier": "a/b", "env": {"GREETING": "hello"}, "memory": 300_000_000, "timeout_seconds": 30});
+    let (status, session) = answer(post(&server, "/v1/sessions", &new)).await;
+    assert_eq!((status, &session["identifier"]), (StatusCode::CREATED, &json!("a/b")));
+    assert_refused(&post(&server, "/v1/sessions", &new).send().await.unwrap(), 409, "Conflict");
+    let code = json!({"code": "import os; print('out'); os.environ['GREETING']"});
+    let (status, execution) = answer(post(&server, "/v1/sessions/a%2Fb/executions", &code)).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!((&execution["v"], &execution["status"], &execution["state"]), (&json!(1), &json!("ok"), &json!("kept")));
+    assert_eq!(
+        (&execution["stdout"]["text"], &execution["result"]["data"]["text/plain"]),
+        (&json!("out\n"), &json!("'hello'"))
+    );
+    assert!(execution["timing"]["total_us"].as_u64().unwrap() > 0);
+    let (_, list) = answer(server.get("/v1/sessions/a%2Fb/executions")).await;
+    assert_eq!((&list["executions"][0]["state"], &list["executions"][0]["outcome"]), (&json!("done"), &execution));
+    // One store behind both APIs.
+    assert_eq!(server.execute("a%2Fb", "1+1").await["result"], 2);
+    let delete = server.request(Method::DELETE, "/v1/sessions/a%2Fb").send().await.unwrap();
+    assert_eq!(delete.status(), StatusCode::NO_CONTENT);
+    assert_refused(&server.get("/v1/sessions/a%2Fb").send().await.unwrap(), 404, "SessionWithIdentifierNotFound");
+}
+
+#[tokio::test]
+async fn limits_can_be_tightened_and_not_loosened() {
+    let Some(server) = Server::start(&["--no-auth", "--memory", "512m", "--cpus", "1"]) else { return };
+    for new in [
+        json!({"memory": 1u64 << 30}),
+        json!({"memory": 0}),
+        json!({"cpus": 2}),
+        json!({"cpus": -1}),
+        json!({"pids": 100_000}),
+        json!({"life_seconds": 1e9}),
+        json!({"idle_seconds": 0}),
+        json!({"identifier": ""}),
+        json!({"env": {"": "x"}}),
+        json!({"image": "another"}),
+    ] {
+        let response = post(&server, "/v1/sessions", &new).send().await.unwrap();
+        assert_refused(&response, 400, "SessionRequestValidationFailed");
+    }
+    assert!(server.containers().is_empty());
+}
+
+#[tokio::test]
+async fn events_come_as_they_happen_in_both_forms() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "import time").await;
+    let code = json!({"code": "print('first')\nwhile True:\n    time.sleep(0.1)"});
+    for (accept, content_type) in
+        [("text/event-stream", "text/event-stream"), ("application/x-ndjson", "application/x-ndjson")]
+    {
+        let mut response =
+            post(&server, "/v1/sessions/a/executions", &code).header("accept", accept).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], content_type);
+        assert!(response.headers().contains_key("cellblock-execution-id"));
+        let mut read = String::new();
+        while !read.contains(r#""event":"stdout""#) {
+            read.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
+        }
+        assert!(read.contains(r#"{"event":"stdout","text":"first\n"}"#), "{read}");
+        let (status, _) = answer(server.request(Method::POST, "/v1/sessions/a/interrupt")).await;
+        assert_eq!(status, StatusCode::NO_CONTENT);
+        while let Some(chunk) = response.chunk().await.unwrap() {
+            read.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        let done = read.lines().filter(|line| line.contains(r#""event":"done""#)).collect::<Vec<_>>();
+        assert!(done.len() == 1 && done[0].contains(r#""status":"interrupted""#), "{read}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_a_stream_interrupts_the_cell() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "x = 1").await;
+    let code = json!({"code": "import time\nprint('on')\ntime.sleep(100)"});
+    let mut response =
+        post(&server, "/v1/sessions/a/executions", &code).header("accept", "text/event-stream").send().await.unwrap();
+    let mut read = String::new();
+    while !read.contains("on\\n") {
+        read.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
+    }
+    drop(response);
+    eventually("the cell has ended", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 0).await;
+    let (_, list) = answer(server.get("/v1/sessions/a/executions")).await;
+    assert_eq!(list["executions"].as_array().unwrap().last().unwrap()["state"], "canceled");
+    let begun = std::time::Instant::now();
+    assert_eq!(server.execute("a", "x").await["result"], 1);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn a_restart_takes_the_variables_and_leaves_the_files() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "x = 1; open('f', 'w').write('kept')").await;
+    let (status, _) = answer(server.request(Method::POST, "/v1/sessions/a/restart")).await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    assert_eq!(server.execute("a", "'x' in globals(), open('f').read()").await["result"], "(False, 'kept')");
+}
+
+#[tokio::test]
+async fn scripts_and_programs_run_beside_the_kernel() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "1").await;
+    let shell = |body: Value| answer(post(&server, "/v1/sessions/a/shell", &body));
+    let (status, outcome) = shell(json!({"script": "read line; echo got $line; exit 4", "stdin": "this\n"})).await;
+    assert_eq!(
+        (status, &outcome["exit_code"], &outcome["stdout"]["text"]),
+        (StatusCode::OK, &json!(4), &json!("got this\n"))
+    );
+    let (_, outcome) = shell(json!({"argv": ["echo", "a b"]})).await;
+    assert_eq!((&outcome["status"], &outcome["stdout"]["text"]), (&json!("exited"), &json!("a b\n")));
+    let (_, outcome) = shell(json!({"script": "sleep 100", "timeout_seconds": 1})).await;
+    assert_eq!(outcome["status"], "timed_out");
+    for bad in
+        [json!({}), json!({"script": "x", "argv": ["x"]}), json!({"argv": []}), json!({"argv": ["x"], "shell": "sh"})]
+    {
+        let response = post(&server, "/v1/sessions/a/shell", &bad).send().await.unwrap();
+        assert_refused(&response, 400, "SessionRequestValidationFailed");
+    }
+}
+
+#[tokio::test]
+async fn files_are_put_read_listed_and_removed() {
+    let Some(server) = Server::start(&["--no-auth", "--max-upload", "1m"]) else { return };
+    server.execute("a", "1").await;
+    let path = "/v1/sessions/a/files/dir/%C3%BC%20x.bin";
+    let put = |content: Vec<u8>| answer(server.request(Method::PUT, path).body(content));
+    let (status, file) = put(vec![0, 1, 255]).await;
+    assert_eq!((status, &file["path"], &file["size"]), (StatusCode::CREATED, &json!("dir/ü x.bin"), &json!(3)));
+    assert_eq!(server.get(path).send().await.unwrap().bytes().await.unwrap().to_vec(), [0, 1, 255]);
+    assert_eq!(put(vec![0; (1 << 20) + 1]).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let (_, list) = answer(server.get("/v1/sessions/a/files?recursive=true")).await;
+    let paths: Vec<&str> =
+        list["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["dir", "dir/ü x.bin"]);
+    assert_eq!(server.request(Method::DELETE, path).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert_refused(&server.get(path).send().await.unwrap(), 404, "FileNotFound");
+    assert_refused(
+        &server.get("/v1/sessions/a/files/..%2F..%2Fetc%2Fpasswd").send().await.unwrap(),
+        400,
+        "SessionRequestValidationFailed",
+    );
+}
+
+#[tokio::test]
+async fn bodies_that_cannot_be_read_are_refused() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "1").await;
+    let request = || server.request(Method::POST, "/v1/sessions/a/executions");
+    assert_refused(&request().body("{}").send().await.unwrap(), 415, "UnsupportedMediaType");
+    for body in
+        ["", "{", "[]", "{}", r#"{"code":1}"#, r#"{"code":"1","timeout_seconds":0}"#, r#"{"code":"1","extra":1}"#]
+    {
+        let response = request().header("content-type", "application/json").body(body).send().await.unwrap();
+        assert_refused(&response, 400, "SessionRequestValidationFailed");
+    }
+    let response = post(&server, "/v1/sessions/nobody/executions", &json!({"code": "1"})).send().await.unwrap();
+    assert_refused(&response, 404, "SessionWithIdentifierNotFound");
+}
+
+#[tokio::test]
+async fn the_document_names_every_operation() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    let (_, document) = answer(server.get("/openapi.json")).await;
+    assert!(document["openapi"].as_str().unwrap().starts_with("3."));
+    let paths: Vec<&String> = document["paths"].as_object().unwrap().keys().collect();
+    assert!(paths.iter().any(|path| *path == "/v1/sessions/{identifier}/files/{path}"), "{paths:?}");
+    assert!(document["components"]["schemas"]["Execution"]["properties"]["state"].is_object());
+}

@@ -1,0 +1,197 @@
+//! How long sessions last, how many there are, the pool, and what a server leaves.
+
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::{NEW, OLD, Server, answer, assert_refused, containers, eventually, state, text};
+
+#[tokio::test]
+async fn sessions_are_looked_at_listed_and_ended() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "open('f', 'w').write('1')").await;
+    server.execute("b", "1").await;
+    let (_, session) = answer(server.get(&format!("/session?identifier=a&api-version={NEW}"))).await;
+    assert_eq!(session["identifier"], "a");
+    for time in ["createdAt", "lastAccessedAt", "expireAt"] {
+        assert!(session[time].as_str().unwrap().ends_with('Z'), "{session}");
+    }
+    let (_, list) = answer(server.get(&format!("/listSessions?api-version={NEW}"))).await;
+    let names: Vec<&str> =
+        list["sessions"].as_array().unwrap().iter().map(|one| one["identifier"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let (_, rest) = answer(server.get(&format!("/listSessions?api-version={NEW}&skip=1"))).await;
+    assert_eq!(rest["sessions"].as_array().unwrap().len(), 1);
+    let delete = server.request(Method::DELETE, &format!("/session?identifier=a&api-version={NEW}"));
+    assert_eq!(delete.send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    // The same identifier is a new, empty session.
+    let (_, files) = answer(server.get(&format!("/files?identifier=a&api-version={OLD}"))).await;
+    assert_eq!(files["value"], json!([]));
+    let (_, again) = answer(server.get(&format!("/session?identifier=a&api-version={NEW}"))).await;
+    assert_ne!(again["etag"], session["etag"]);
+    let stop = server.request(Method::POST, &format!("/.management/stopSession?identifier=b&api-version={NEW}"));
+    assert_eq!(stop.send().await.unwrap().status(), StatusCode::OK);
+    eventually("the containers of both are gone", async || server.containers().len() == 1).await;
+}
+
+#[tokio::test]
+async fn many_first_calls_at_once_make_one_session() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    let calls = (0..8).map(|_| server.execute("a", "try:\n    n += 1\nexcept NameError:\n    n = 1"));
+    futures_util::future::join_all(calls).await;
+    assert_eq!(server.execute("a", "n").await["result"], 8);
+    assert_eq!(server.containers().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_ends_by_idle_time_which_every_call_resets() {
+    let Some(server) = Server::start(&["--no-auth", "--idle-timeout", "3s"]) else { return };
+    server.execute("a", "x = 1").await;
+    // A cell that runs longer is use.
+    assert_eq!(server.execute("a", "import time; time.sleep(4); x").await["result"], 1);
+    assert_eq!(server.execute("a", "x").await["result"], 1);
+    eventually("it has ended", async || server.containers().is_empty()).await;
+    assert_eq!(server.execute("a", "x").await["status"], "Failure");
+}
+
+#[tokio::test]
+async fn a_session_ends_by_its_maximum_life() {
+    let Some(server) = Server::start(&["--no-auth", "--max-life", "4s"]) else { return };
+    server.execute("a", "x = 1").await;
+    eventually("it has ended, though it is used", async || {
+        server.execute("a", "'x' in globals()").await["result"] == false
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_session_too_many_is_told_when_to_come_again() {
+    let Some(server) = Server::start(&["--no-auth", "--max-sessions", "1"]) else { return };
+    server.execute("a", "1").await;
+    let response = server.old("b", &json!({"code": "1"})).send().await.unwrap();
+    assert_refused(&response, 429, "TooManySessions");
+    assert!(response.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
+    assert_eq!(server.execute("a", "2").await["result"], 2);
+    let delete = server.request(Method::DELETE, &format!("/session?identifier=a&api-version={NEW}"));
+    assert_eq!(delete.send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert_eq!(server.execute("b", "3").await["result"], 3);
+}
+
+#[tokio::test]
+async fn one_execution_too_many_is_refused_and_those_that_wait_run_in_order() {
+    let Some(server) = Server::start(&["--no-auth", "--max-queue", "2"]) else { return };
+    server.execute("a", "import time; order = []").await;
+    let slow = json!({"code": "time.sleep(3); order.append(1)", "executionType": "Asynchronous"});
+    let next = json!({"code": "order.append(2)", "executionType": "Asynchronous"});
+    assert_eq!(server.new("a", NEW, &slow).send().await.unwrap().status(), StatusCode::OK);
+    assert_eq!(server.new("a", NEW, &next).send().await.unwrap().status(), StatusCode::OK);
+    let response = server.old("a", &json!({"code": "1"})).send().await.unwrap();
+    assert_refused(&response, 429, "TooManyExecutions");
+    eventually("both have ended", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 0).await;
+    assert_eq!(server.execute("a", "order").await["result"], "[1, 2]");
+}
+
+#[tokio::test]
+async fn memory_pressure_refuses_a_new_session() {
+    let Some(server) = Server::start(&["--no-auth", "--memory-reserve", "100t"]) else { return };
+    let response = server.old("a", &json!({"code": "1"})).send().await.unwrap();
+    assert_refused(&response, 503, "MemoryPressure");
+    assert!(response.headers().contains_key("retry-after"));
+    assert!(server.containers().is_empty());
+}
+
+#[tokio::test]
+async fn a_warm_session_is_handed_over_at_once_and_never_again() {
+    let Some(server) = Server::start(&["--no-auth", "--warm", "2"]) else { return };
+    let warm = async || answer(server.get("/ready")).await.1["warm"].as_u64().unwrap_or_default();
+    eventually("the pool is full", async || warm().await == 2).await;
+    let mut guids = Vec::new();
+    for identifier in ["a", "b", "c", "d"] {
+        eventually("the pool is full again", async || warm().await == 2).await;
+        let response = server.old(identifier, &json!({"code": "x = 1"})).send().await.unwrap();
+        let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(header("x-ms-new-allocation"), "true");
+        let took: f64 = header("x-ms-allocation-time").parse().unwrap();
+        assert!(took <= 5.0, "handed over in {took} ms");
+        guids.push(header("x-ms-session-guid"));
+        // A given one back is no warm one.
+        let delete = server.request(Method::DELETE, &format!("/session?identifier={identifier}&api-version={NEW}"));
+        delete.send().await.unwrap();
+    }
+    guids.sort();
+    guids.dedup();
+    assert_eq!(guids.len(), 4);
+    assert_eq!(server.execute("e", "'x' in globals()").await["result"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_told_to_end_finishes_what_runs_and_leaves_no_container() {
+    let Some(mut server) = Server::start(&["--no-auth", "--warm", "1"]) else { return };
+    server.execute("a", "import time").await;
+    let cell = server.old("a", &json!({"code": "time.sleep(2); 'finished'"}));
+    let running = tokio::spawn(answer(cell));
+    eventually("it runs", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 1).await;
+    let pid = server.pid();
+    let (code, answered) =
+        tokio::join!(async { tokio::task::block_in_place(|| server.end("-TERM")) }, async { running.await.unwrap() });
+    assert_eq!((code, &answered.1["properties"]["result"]), (0, &json!("finished")));
+    assert_eq!(containers(pid), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_that_outlasts_the_grace_does_not_keep_the_server() {
+    let Some(mut server) = Server::start(&["--no-auth", "--shutdown-grace", "1s"]) else { return };
+    server.execute("a", "import time").await;
+    let running = tokio::spawn(server.old("a", &json!({"code": "time.sleep(100)"})).send());
+    eventually("it runs", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 1).await;
+    let (pid, begun) = (server.pid(), Instant::now());
+    assert_eq!(tokio::task::block_in_place(|| server.end("-INT")), 0);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    if let Ok(answered) = running.await.unwrap() {
+        let body: Value = answered.json().await.unwrap();
+        assert_eq!(body["properties"]["status"], "Failure", "{body}");
+    }
+    assert_eq!(containers(pid), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_sessions_are_taken_over_by_the_next_start() {
+    let directory = state();
+    let args = ["--no-auth", "--keep-sessions", "--warm", "1", "--state-dir", text(directory.path())];
+    let Some(mut server) = Server::start(&args) else { return };
+    server.execute("a/../b", "x = 'kept'; open('f', 'w').write('1')").await;
+    assert_eq!(tokio::task::block_in_place(|| server.end("-TERM")), 0);
+    let Some(mut server) = Server::start(&args) else { return };
+    assert_eq!(server.execute("a/../b", "x").await["result"], "kept");
+    let second = std::process::Command::new(env!("CARGO_BIN_EXE_cellblock"))
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(args)
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another server keeps its sessions"), "{second:?}");
+    // Killed, it had no time to say what to keep.
+    assert_eq!(tokio::task::block_in_place(|| server.end("-KILL")), -1);
+    let Some(server) = Server::start(&args) else { return };
+    assert_eq!(server.execute("a/../b", "x").await["result"], "kept");
+    let delete = server.request(Method::DELETE, &format!("/session?identifier=a/../b&api-version={NEW}"));
+    assert_eq!(delete.send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    drop(server);
+    let record = std::fs::read_to_string(directory.path().join("sessions.json")).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let ours = format!("serve-{}-", record["server"].as_str().unwrap());
+    let list =
+        std::process::Command::new("docker").args(["ps", "-aq", "--filter", &format!("name={ours}")]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&list.stdout), "");
+}
+
+#[tokio::test]
+async fn what_is_installed_can_be_asked_for() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    let (status, body) = answer(server.get(&format!("/metadata?api-version={NEW}"))).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert_eq!(body["runtimes"][0]["name"], "Python");
+    assert_eq!(body["jupyterKernel"]["name"], "ipykernel");
+    assert!(body["preInstalledPackages"].as_array().unwrap().iter().any(|package| package["name"] == "ipykernel"));
+    eventually("its session has ended", async || server.containers().is_empty()).await;
+}
