@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use cellblock::Shell;
 
-use super::path::Named;
+use super::path::{Named, SessionPath};
 use super::schema::{ExecutionList, NewExecution, NewScript, Problem, RecordedExecution, span};
 use super::{body, outcome, stream};
 use crate::serve::refusal::Refusal;
@@ -19,7 +19,7 @@ use crate::serve::server::State;
 /// A Python exception is an outcome of a successful call. A client that goes away before the end interrupts the cell; the session lives.
 #[utoipa::path(
     post, path = "/v1/sessions/{identifier}/executions", tag = "executions",
-    params(("identifier" = String, Path, min_length = 1)), request_body = NewExecution,
+    params(SessionPath), request_body = NewExecution,
     responses(
         (status = 200, content((outcome::Execution = "application/json"), (String = "text/event-stream"), (String = "application/x-ndjson"))),
         (status = "default", body = Problem),
@@ -38,7 +38,7 @@ pub(super) async fn create(
 /// Runs a script, or a program with its arguments, beside the kernel and its cells. By `Accept` as for cells.
 #[utoipa::path(
     post, path = "/v1/sessions/{identifier}/shell", tag = "executions",
-    params(("identifier" = String, Path, min_length = 1)), request_body = NewScript,
+    params(SessionPath), request_body = NewScript,
     responses(
         (status = 200, content((outcome::ScriptOutcome = "application/json"), (String = "text/event-stream"), (String = "application/x-ndjson"))),
         (status = "default", body = Problem),
@@ -79,7 +79,7 @@ async fn run(
 /// Lists the executions of a session that are remembered, the oldest first.
 #[utoipa::path(
     get, path = "/v1/sessions/{identifier}/executions", tag = "executions",
-    params(("identifier" = String, Path, min_length = 1)),
+    params(SessionPath),
     responses((status = 200, body = ExecutionList), (status = "default", body = Problem)),
 )]
 pub(super) async fn list(Extracted(state): Extracted<State>, named: Named) -> Result<Json<ExecutionList>, Refusal> {
@@ -90,7 +90,7 @@ pub(super) async fn list(Extracted(state): Extracted<State>, named: Named) -> Re
 /// Looks at an execution.
 #[utoipa::path(
     get, path = "/v1/sessions/{identifier}/executions/{id}", tag = "executions",
-    params(("identifier" = String, Path, min_length = 1), ("id" = String, Path, min_length = 1)),
+    params(SessionPath, ("id" = String, Path, min_length = 1)),
     responses((status = 200, body = RecordedExecution), (status = "default", body = Problem)),
 )]
 pub(super) async fn get(Extracted(state): Extracted<State>, named: Named) -> Result<Json<RecordedExecution>, Refusal> {

@@ -6,8 +6,8 @@ use axum::extract::{OriginalUri, State as Extracted};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
-use super::path::Named;
-use super::schema::{File, FileList, Problem};
+use super::path::{Named, SessionPath};
+use super::schema::{Binary, File, FileList, Problem};
 use crate::serve::files;
 use crate::serve::query::Query;
 use crate::serve::refusal::Refusal;
@@ -17,7 +17,7 @@ use crate::serve::server::State;
 #[utoipa::path(
     get, path = "/v1/sessions/{identifier}/files", tag = "files",
     params(
-        ("identifier" = String, Path, min_length = 1),
+        SessionPath,
         ("path" = Option<String>, Query, description = "the directory; the work directory if there is none"),
         ("recursive" = Option<bool>, Query, description = "also what is in the directories below"),
     ),
@@ -41,9 +41,9 @@ pub(super) async fn list(
 /// Reads a file.
 #[utoipa::path(
     get, path = "/v1/sessions/{identifier}/files/{*path}", tag = "files",
-    params(("identifier" = String, Path, min_length = 1), ("path" = String, Path, min_length = 1)),
+    params(SessionPath, ("path" = String, Path, min_length = 1)),
     responses(
-        (status = 200, content((Vec<u8> = "application/octet-stream"))),
+        (status = 200, content((Binary = "application/octet-stream"))),
         (status = "default", body = Problem),
     ),
 )]
@@ -55,8 +55,8 @@ pub(super) async fn get(Extracted(state): Extracted<State>, named: Named) -> Res
 /// Writes a file, in the place of one that is there; missing directories are made. It is there whole or not at all.
 #[utoipa::path(
     put, path = "/v1/sessions/{identifier}/files/{*path}", tag = "files",
-    params(("identifier" = String, Path, min_length = 1), ("path" = String, Path, min_length = 1)),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    params(SessionPath, ("path" = String, Path, min_length = 1)),
+    request_body(content = Binary, content_type = "application/octet-stream"),
     responses((status = 201, body = File), (status = "default", body = Problem)),
 )]
 pub(super) async fn put(
@@ -80,7 +80,7 @@ pub(super) async fn put(
 /// Removes a file.
 #[utoipa::path(
     delete, path = "/v1/sessions/{identifier}/files/{*path}", tag = "files",
-    params(("identifier" = String, Path, min_length = 1), ("path" = String, Path, min_length = 1)),
+    params(SessionPath, ("path" = String, Path, min_length = 1)),
     responses((status = 204), (status = "default", body = Problem)),
 )]
 pub(super) async fn delete(Extracted(state): Extracted<State>, named: Named) -> Result<StatusCode, Refusal> {

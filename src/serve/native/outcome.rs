@@ -10,7 +10,6 @@ pub(super) struct Execution {
     /// The version of this form.
     v: u32,
     /// How it ended.
-    #[schema(inline)]
     status: Status,
     /// The exception, where one ended it.
     error: Option<PythonError>,
@@ -20,10 +19,8 @@ pub(super) struct Execution {
     /// How the container ended, where it did.
     reason: Option<String>,
     /// What is true of variables and files after it.
-    #[schema(inline)]
     state: State,
     /// How far the interrupt ladder had to be climbed.
-    #[schema(inline)]
     rung: Option<Rung>,
     stdout: Text,
     stderr: Text,
@@ -114,14 +111,12 @@ struct Usage {
 #[derive(ToSchema)]
 pub(super) struct ScriptOutcome {
     v: u32,
-    #[schema(inline)]
     status: ScriptStatus,
     code: Option<i32>,
     signal: Option<i32>,
     reason: Option<String>,
     /// One number, by the shell's conventions.
     exit_code: i32,
-    #[schema(inline)]
     state: State,
     stdout: Text,
     stderr: Text,

@@ -3,9 +3,20 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
+use utoipa::IntoParams;
 
 use crate::serve::identifier::Identifier;
 use crate::serve::refusal::Refusal;
+
+/// The session's part of an address, for the document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "`Named` reads it")]
+pub(super) struct SessionPath {
+    /// What clients call the session.
+    #[param(min_length = 1, max_length = 256, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
+    identifier: String,
+}
 
 /// A session by its identifier, and what else the address names: an execution's id, or a file's path.
 pub(super) struct Named {

@@ -51,22 +51,28 @@ pub(super) struct SessionList {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewSession {
     /// What to call it; random if there is none.
-    #[schema(min_length = 1, max_length = 256)]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     identifier: Option<String>,
     /// Bytes of memory.
+    #[schema(minimum = 1)]
     memory: Option<u64>,
     /// Cores.
+    #[schema(exclusive_minimum = 0)]
     cpus: Option<f64>,
     /// Processes and threads.
+    #[schema(minimum = 1)]
     pids: Option<u32>,
     /// Variables of the kernel's environment.
     #[serde(default)]
     env: BTreeMap<String, String>,
     /// The time of a cell that names none.
+    #[schema(exclusive_minimum = 0)]
     timeout_seconds: Option<f64>,
     /// It ends after this long without a call.
+    #[schema(exclusive_minimum = 0)]
     idle_seconds: Option<f64>,
     /// It ends this long after it was given out.
+    #[schema(exclusive_minimum = 0)]
     life_seconds: Option<f64>,
 }
 
@@ -106,6 +112,7 @@ pub(super) fn span(name: &str, seconds: Option<f64>) -> Result<Option<Duration>,
 pub(super) struct NewExecution {
     pub(super) code: String,
     /// At most the server's own.
+    #[schema(exclusive_minimum = 0)]
     pub(super) timeout_seconds: Option<f64>,
 }
 
@@ -122,6 +129,7 @@ pub(super) struct NewScript {
     /// What it reads from stdin.
     pub(super) stdin: Option<String>,
     /// At most the server's own.
+    #[schema(exclusive_minimum = 0)]
     pub(super) timeout_seconds: Option<f64>,
 }
 
@@ -193,6 +201,12 @@ impl File {
 pub(super) struct FileList {
     pub(super) files: Vec<File>,
 }
+
+/// Bytes as they are.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "the shape of a file's content")]
+pub(super) struct Binary(Vec<u8>);
 
 /// Why a request is refused; the header `x-ms-error-code` has the code, too.
 #[derive(ToSchema)]

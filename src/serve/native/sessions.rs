@@ -6,7 +6,7 @@ use axum::extract::State as Extracted;
 use axum::http::{HeaderMap, StatusCode};
 
 use super::body;
-use super::path::Named;
+use super::path::{Named, SessionPath};
 use super::schema::{NewSession, Problem, Session, SessionList};
 use crate::serve::refusal::Refusal;
 use crate::serve::server::State;
@@ -34,7 +34,7 @@ pub(super) async fn create(
 
 /// Looks at a session.
 #[utoipa::path(
-    get, path = "/v1/sessions/{identifier}", tag = "sessions", params(("identifier" = String, Path, min_length = 1)),
+    get, path = "/v1/sessions/{identifier}", tag = "sessions", params(SessionPath),
     responses((status = 200, body = Session), (status = "default", body = Problem)),
 )]
 pub(super) async fn get(Extracted(state): Extracted<State>, named: Named) -> Result<Json<Session>, Refusal> {
@@ -43,7 +43,7 @@ pub(super) async fn get(Extracted(state): Extracted<State>, named: Named) -> Res
 
 /// Ends a session.
 #[utoipa::path(
-    delete, path = "/v1/sessions/{identifier}", tag = "sessions", params(("identifier" = String, Path, min_length = 1)),
+    delete, path = "/v1/sessions/{identifier}", tag = "sessions", params(SessionPath),
     responses((status = 204), (status = "default", body = Problem)),
 )]
 pub(super) async fn delete(Extracted(state): Extracted<State>, named: Named) -> Result<StatusCode, Refusal> {
@@ -53,7 +53,7 @@ pub(super) async fn delete(Extracted(state): Extracted<State>, named: Named) -> 
 
 /// Interrupts the running cell, if one runs: a `KeyboardInterrupt` in it.
 #[utoipa::path(
-    post, path = "/v1/sessions/{identifier}/interrupt", tag = "sessions", params(("identifier" = String, Path, min_length = 1)),
+    post, path = "/v1/sessions/{identifier}/interrupt", tag = "sessions", params(SessionPath),
     responses((status = 204), (status = "default", body = Problem)),
 )]
 pub(super) async fn interrupt(Extracted(state): Extracted<State>, named: Named) -> Result<StatusCode, Refusal> {
@@ -63,7 +63,7 @@ pub(super) async fn interrupt(Extracted(state): Extracted<State>, named: Named) 
 
 /// Restarts the kernel: variables are gone, files are kept.
 #[utoipa::path(
-    post, path = "/v1/sessions/{identifier}/restart", tag = "sessions", params(("identifier" = String, Path, min_length = 1)),
+    post, path = "/v1/sessions/{identifier}/restart", tag = "sessions", params(SessionPath),
     responses((status = 204), (status = "default", body = Problem)),
 )]
 pub(super) async fn restart(Extracted(state): Extracted<State>, named: Named) -> Result<StatusCode, Refusal> {
