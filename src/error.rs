@@ -28,6 +28,7 @@ pub(crate) enum Kind {
     NameTaken,
     NoSuchSession,
     NoSuchFile,
+    NoSpace,
     Held,
     Gone,
     Start,
@@ -131,6 +132,12 @@ impl Error {
     #[must_use]
     pub fn is_no_such_file(&self) -> bool {
         self.kind() == Kind::NoSuchFile
+    }
+
+    /// No space is left in the session's work directory.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        self.kind() == Kind::NoSpace
     }
 
     /// Another controller holds the session.

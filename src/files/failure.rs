@@ -107,7 +107,7 @@ impl Attempt {
                 "`open` and `download` take more than `get`, and a download's limit can be raised: `max_bytes`, `--max-size`",
             ),
             "deep" => with(Kind::Usage, "the tree is too deep").with_hint("pack it into an archive in the session"),
-            "full" => with(Kind::Io, "no space is left in the session's work directory"),
+            "full" => with(Kind::NoSpace, "no space is left in the session's work directory"),
             "denied" => with(Kind::Io, "the file's permissions in the session do not let us"),
             "changed" => with(Kind::Io, "it was changed while it was read").with_hint("try again"),
             _ => self.error(Kind::Io).with_source(format!("the bridge refused: {}", quote(text))),

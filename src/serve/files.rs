@@ -91,7 +91,11 @@ pub(crate) fn too_large(most: u64) -> Refusal {
 /// The error of a file's operation.
 pub(crate) fn refusal(error: &Error) -> Refusal {
     let refusal = Refusal::from(error);
-    if error.is_no_such_file() { refusal.with_code(Code::FileNotFound) } else { refusal }
+    match () {
+        () if error.is_no_such_file() => refusal.with_code(Code::FileNotFound),
+        () if error.is_no_space() => refusal.with_code(Code::NoSpace),
+        () => refusal,
+    }
 }
 
 /// What is listed: what is there in full.

@@ -1,6 +1,6 @@
 //! Benchmarks against a real engine and real clients, with targets that are ratios within one run.
 //!
-//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall] [shell] [files] [truth] [overhead]]`
+//! `cargo bench --bench measures [-- [--long[=SECONDS]] [warm] [start] [output] [links] [stall] [shell] [files] [truth] [overhead] [serve]]`
 //!
 //! `CELLBLOCK_TEST_PYTHON` is a Python that has `jupyter_client` and `ipykernel`; `CELLBLOCK_TEST_IMAGE` the image
 //! (default `cellblock:base`). `--long` makes the stalls of `stall` last 30 s instead of 3.
@@ -15,6 +15,8 @@ mod memory;
 mod output;
 mod overhead;
 mod report;
+#[cfg(feature = "serve")]
+mod serve;
 mod shell;
 mod stall;
 mod start;
@@ -27,7 +29,7 @@ use std::time::Duration;
 
 use support::Result;
 
-const MEASURES: [&str; 9] = ["warm", "start", "output", "links", "stall", "shell", "files", "truth", "overhead"];
+const MEASURES: [&str; 10] = ["warm", "start", "output", "links", "stall", "shell", "files", "truth", "overhead", "serve"];
 const SHORT_STALL: Duration = Duration::from_secs(3);
 const LONG_STALL: u64 = 30;
 
@@ -93,6 +95,10 @@ async fn run(args: &[String]) -> Result<()> {
     }
     if wanted("overhead") {
         overhead::measure().await?;
+    }
+    #[cfg(feature = "serve")]
+    if wanted("serve") {
+        serve::measure(if stall > SHORT_STALL { 1000 } else { 100 }).await?;
     }
     Ok(())
 }

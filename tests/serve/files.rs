@@ -216,3 +216,11 @@ async fn no_spelling_of_an_identifier_reaches_anothers_files() {
     // The same one, in another encoding.
     assert_eq!(names(&server, "s%65cret").await, ["mine"]);
 }
+
+#[tokio::test]
+async fn a_full_work_directory_is_told_and_nothing_of_the_file_is_there() {
+    let Some(server) = Server::start(&["--no-auth", "--workspace-size", "1m"]) else { return };
+    let response = upload(&server, "a").multipart(file("big.bin", &"x".repeat(2 << 20))).send().await.unwrap();
+    assert_refused(&response, 507, "InsufficientStorage");
+    assert_eq!(server.execute("a", "import os; os.listdir('/mnt/data')").await["result"], "[]");
+}

@@ -4,6 +4,7 @@
 
 mod access;
 mod azure;
+mod contract;
 mod files;
 mod native;
 mod operations;
