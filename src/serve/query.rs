@@ -44,8 +44,8 @@ impl<'a> Query<'a> {
 
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Refusal> {
         match self.text(name)?.map(str::to_ascii_lowercase).as_deref() {
-            None | Some("" | "false" | "0") => Ok(false),
-            Some("true" | "1") => Ok(true),
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
             Some(_) => Err(Refusal::invalid(format!("`{name}` is `true` or `false`"))),
         }
     }

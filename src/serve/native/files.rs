@@ -56,7 +56,7 @@ pub(super) async fn get(Extracted(state): Extracted<State>, named: Named) -> Res
 #[utoipa::path(
     put, path = "/v1/sessions/{identifier}/files/{*path}", tag = "files",
     params(SessionPath, ("path" = String, Path, min_length = 1)),
-    request_body(content = Binary, content_type = "application/octet-stream"),
+    request_body(content = Option<Binary>, content_type = "application/octet-stream"),
     responses((status = 201, body = File), (status = "default", body = Problem)),
 )]
 pub(super) async fn put(
