@@ -4,6 +4,7 @@
 //!
 //! `CELLBLOCK_TEST_PYTHON` is a Python that has `jupyter_client` and `ipykernel`; `CELLBLOCK_TEST_IMAGE` the image
 //! (default `cellblock:base`). `--long` makes the stalls of `stall` last 30 s instead of 3.
+//! `serve` needs the feature of that name; with `--long` 1,000 sessions come and go in it instead of 100.
 
 #![expect(clippy::print_stdout, reason = "a report is what a benchmark is for")]
 
@@ -29,7 +30,8 @@ use std::time::Duration;
 
 use support::Result;
 
-const MEASURES: [&str; 10] = ["warm", "start", "output", "links", "stall", "shell", "files", "truth", "overhead", "serve"];
+const MEASURES: [&str; 10] =
+    ["warm", "start", "output", "links", "stall", "shell", "files", "truth", "overhead", "serve"];
 const SHORT_STALL: Duration = Duration::from_secs(3);
 const LONG_STALL: u64 = 30;
 

@@ -183,3 +183,23 @@ async fn the_document_names_every_operation() {
     assert!(paths.iter().any(|path| *path == "/v1/sessions/{identifier}/files/{path}"), "{paths:?}");
     assert!(document["components"]["schemas"]["Execution"]["properties"]["state"].is_object());
 }
+
+#[tokio::test]
+async fn the_blocks_of_a_message_are_carried_out() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "x = 40").await;
+    let message = "First:\n```python\nx += 2\nprint(x)\n```\nand then\n```bash\necho from bash; exit 3\n```\n```python\nnever\n```";
+    let blocks = |body: Value| answer(post(&server, "/v1/sessions/a/blocks", &body));
+    let (status, outcome) = blocks(json!({"message": message})).await;
+    assert_eq!((status, &outcome["exit_code"]), (StatusCode::OK, &json!(3)), "{outcome}");
+    assert_eq!(outcome["output"], "42\nfrom bash\n");
+    assert_eq!(outcome["blocks"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&outcome["blocks"][0]["result"], &outcome["blocks"][0]["execution"]["status"]),
+        (&json!("cell"), &json!("ok"))
+    );
+    let (_, list) = answer(server.get("/v1/sessions/a/executions")).await;
+    assert_eq!(list["executions"].as_array().unwrap().last().unwrap()["outcome"], outcome);
+    let response = post(&server, "/v1/sessions/a/blocks", &json!({"message": "no code"})).send().await.unwrap();
+    assert_refused(&response, 400, "SessionRequestValidationFailed");
+}

@@ -129,6 +129,11 @@ fn resource(record: &Record, identifier: &Identifier, style: Style) -> Resource 
             let status = if execution.is_ok() { "Succeeded" } else { "Failed" };
             (status.to_owned(), Some(of_cell(&execution, style)))
         }
+        // Our own API's, which this one has no words for.
+        Some(End::Done(outcome @ Outcome::Blocks(..))) => {
+            let status = if outcome.word() == "ok" { "Succeeded" } else { "Failed" };
+            (status.to_owned(), Some(nothing(String::new())))
+        }
         // A shell's status is its exit code.
         Some(End::Done(Outcome::Script(outcome))) => {
             (outcome.exit_code().to_string(), Some(of_script(&outcome, style)))

@@ -5,10 +5,10 @@ use axum::body::Body;
 use axum::extract::State as Extracted;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use cellblock::Shell;
+use cellblock::{Policy, PythonMode, Shell, extract_code_blocks};
 
 use super::path::{Named, SessionPath};
-use super::schema::{ExecutionList, NewExecution, NewScript, Problem, RecordedExecution, span};
+use super::schema::{ExecutionList, HowPython, NewBlocks, NewExecution, NewScript, Problem, RecordedExecution, span};
 use super::{body, outcome, stream};
 use crate::serve::refusal::Refusal;
 use crate::serve::runs::{ExecutionId, Request, Run, Work};
@@ -58,6 +58,33 @@ pub(super) async fn shell(
         (None, Some(argv)) if new.shell.is_none() => Work::Program { argv, stdin: new.stdin },
         _ => return Err(Refusal::invalid("the body has either `script`, with or without `shell`, or `argv`")),
     };
+    run(&state, &named, &headers, work, new.timeout_seconds).await
+}
+
+/// Carries out the code blocks of a message in order, up to the first that fails.
+///
+/// Blocks of Python are cells of the kernel, unless `python` says otherwise; scripts are files of the work directory, and run beside the kernel.
+#[utoipa::path(
+    post, path = "/v1/sessions/{identifier}/blocks", tag = "executions",
+    params(SessionPath), request_body = NewBlocks,
+    responses(
+        (status = 200, content((outcome::BlocksOutcome = "application/json"), (String = "text/event-stream"), (String = "application/x-ndjson"))),
+        (status = "default", body = Problem),
+    ),
+)]
+pub(super) async fn blocks(
+    Extracted(state): Extracted<State>,
+    named: Named,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<Response, Refusal> {
+    let new: NewBlocks = body::json(&headers, sent, state.limits.body).await?;
+    let policy = Policy::default().python(match new.python.unwrap_or_default() {
+        HowPython::Kernel => PythonMode::Kernel,
+        HowPython::File => PythonMode::File,
+    });
+    let keep_going = new.keep_going.unwrap_or_default();
+    let work = Work::Blocks { blocks: extract_code_blocks(&new.message), policy, keep_going };
     run(&state, &named, &headers, work, new.timeout_seconds).await
 }
 

@@ -26,6 +26,7 @@ pub(crate) fn router() -> (axum::Router<State>, OpenApi) {
         .routes(routes!(executions::list, executions::create))
         .routes(routes!(executions::get))
         .routes(routes!(executions::shell))
+        .routes(routes!(executions::blocks))
         .routes(routes!(files::list))
         .routes(routes!(files::get, files::put, files::delete))
         .split_for_parts();

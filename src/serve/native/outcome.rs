@@ -141,3 +141,40 @@ struct ScriptTiming {
     running_us: Option<u64>,
     total_us: u64,
 }
+
+/// What became of the blocks of a message.
+#[derive(ToSchema)]
+pub(super) struct BlocksOutcome {
+    v: u32,
+    /// That of the last block that was run or refused.
+    exit_code: i32,
+    /// What the blocks have said, joined.
+    output: String,
+    output_files: Vec<String>,
+    code_files: Vec<String>,
+    blocks: Vec<BlockOutcome>,
+}
+
+#[derive(ToSchema)]
+struct BlockOutcome {
+    language: String,
+    result: BlockResult,
+    exit_code: Option<i32>,
+    output: String,
+    code_file: Option<String>,
+    output_files: Vec<String>,
+    execution: Option<Execution>,
+    script: Option<ScriptOutcome>,
+    /// Why it was refused, or failed.
+    reason: Option<String>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum BlockResult {
+    Cell,
+    Script,
+    Saved,
+    Refused,
+    Failed,
+}

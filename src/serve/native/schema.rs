@@ -133,6 +133,29 @@ pub(super) struct NewScript {
     pub(super) timeout_seconds: Option<f64>,
 }
 
+/// A message whose code blocks are to be carried out.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewBlocks {
+    /// Markdown, with the code between fences.
+    pub(super) message: String,
+    /// How blocks of Python run: `kernel` if not said.
+    pub(super) python: Option<HowPython>,
+    /// Whether to go on with the next block after one that fails.
+    pub(super) keep_going: Option<bool>,
+    /// Of each block; at most the server's own.
+    #[schema(exclusive_minimum = 0)]
+    pub(super) timeout_seconds: Option<f64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum HowPython {
+    #[default]
+    Kernel,
+    File,
+}
+
 /// An execution that is remembered.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RecordedExecution {
@@ -142,7 +165,7 @@ pub(super) struct RecordedExecution {
     submitted_at: String,
     /// What was to run.
     code: String,
-    /// What came of it, once it is done: an [`Execution`] or a [`ScriptOutcome`].
+    /// What came of it, once it is done: an `Execution`, a `ScriptOutcome` or a `BlocksOutcome`.
     #[schema(value_type = Option<Object>)]
     outcome: Option<serde_json::Value>,
     /// Why it failed.

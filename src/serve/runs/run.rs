@@ -3,9 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use cellblock::{Error, Event, OnDrop, Ran, RunStream, ScriptEvent, ScriptStream, State, Text};
-use futures_util::{Stream, StreamExt as _};
+use cellblock::{
+    BlockResult, BlocksOutcome, Error, Event, OnDrop, Ran, RunStream, ScriptEvent, ScriptStream, State, Text,
+};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use serde::Serialize;
 use tracing::Span;
 
@@ -20,11 +24,21 @@ use crate::serve::store::{Held, Store};
 pub(crate) enum Happening {
     Cell(Event),
     Script(ScriptEvent),
+    Blocks(BlocksEvent),
+}
+
+/// The end of a message's blocks. What comes before it is not told yet: what runs in them borrows it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum BlocksEvent {
+    Done { outcome: Outcome },
 }
 
 enum Events {
     Cell(RunStream),
     Script(ScriptStream),
+    /// None once it has ended.
+    Blocks(Option<BoxFuture<'static, Result<BlocksOutcome, Error>>>),
 }
 
 /// A stream of what happens. Dropped before its end, it interrupts what runs, and the session lives.
@@ -34,6 +48,7 @@ pub(crate) struct Run {
     held: Held,
     store: Arc<Store>,
     span: Span,
+    begun: Instant,
 }
 
 impl Run {
@@ -42,7 +57,7 @@ impl Run {
         let span = tracing::info_span!("execution", session = held.session.name(), execution = %request.id);
         let events = events(&held, &request);
         let started = held.history.begin(request, store.config().queue)?;
-        Ok(Self { events, started, held, store: Arc::clone(store), span })
+        Ok(Self { events, started, held, store: Arc::clone(store), span, begun: Instant::now() })
     }
 
     pub(crate) fn record(&self) -> &Arc<Record> {
@@ -95,12 +110,30 @@ fn events(held: &Held, request: &Request) -> Events {
         }
         Work::Script { text, shell, stdin } => (session.run_shell(text.as_bytes(), shell.clone()), stdin),
         Work::Program { argv, stdin } => (session.run_program(argv), stdin),
+        Work::Blocks { blocks, policy, keep_going } => {
+            let (session, blocks, policy, keep_going) = (session.clone(), blocks.clone(), policy.clone(), *keep_going);
+            let all = async move { session.run_blocks(&blocks, &policy).timeout(timeout).keep_going(keep_going).await };
+            return Events::Blocks(Some(all.boxed()));
+        }
     };
     let script = script.timeout(timeout).on_drop(OnDrop::Interrupt);
     Events::Script(match stdin {
         Some(stdin) => script.stdin(stdin.as_bytes()).stream(),
         None => script.stream(),
     })
+}
+
+impl BlocksEvent {
+    fn of(mut outcome: BlocksOutcome, took: Duration) -> Self {
+        for block in &mut outcome.blocks {
+            match &mut block.result {
+                BlockResult::Cell(execution) => keep_to_ourselves([&mut execution.stdout, &mut execution.stderr]),
+                BlockResult::Script(script) => keep_to_ourselves([&mut script.stdout, &mut script.stderr]),
+                _ => {}
+            }
+        }
+        Self::Done { outcome: Outcome::Blocks(Arc::new(outcome), took) }
+    }
 }
 
 /// Where this machine keeps long outputs is no client's affair.
@@ -114,6 +147,7 @@ impl Stream for Run {
     type Item = Result<Happening, Refusal>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let begun = self.begun;
         let next = match &mut self.events {
             Events::Cell(events) => {
                 events.poll_next_unpin(context).map(|next| next.map(|next| next.map(Happening::Cell)))
@@ -121,6 +155,13 @@ impl Stream for Run {
             Events::Script(events) => {
                 events.poll_next_unpin(context).map(|next| next.map(|next| next.map(Happening::Script)))
             }
+            Events::Blocks(all) => match all {
+                None => Poll::Ready(None),
+                Some(running) => running.poll_unpin(context).map(|ended| {
+                    *all = None;
+                    Some(ended.map(|outcome| Happening::Blocks(BlocksEvent::of(outcome, begun.elapsed()))))
+                }),
+            },
         };
         let Poll::Ready(mut next) = next else { return Poll::Pending };
         match &mut next {
@@ -132,6 +173,7 @@ impl Stream for Run {
                 keep_to_ourselves([&mut outcome.stdout, &mut outcome.stderr]);
                 self.done(Outcome::Script(Arc::new((**outcome).clone())));
             }
+            Some(Ok(Happening::Blocks(BlocksEvent::Done { outcome }))) => self.done(outcome.clone()),
             Some(Ok(_)) => self.started.note_start(),
             _ => {}
         }

@@ -4,7 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellblock::{Execution, ScriptOutcome, ScriptStatus, Shell, State, Status};
+use cellblock::{
+    BlockOutcome, BlockResult, BlocksOutcome, CodeBlock, Execution, Policy, ScriptOutcome, ScriptStatus, Shell, State,
+    Status,
+};
 
 use serde::{Serialize, Serializer};
 
@@ -23,8 +26,21 @@ pub(crate) struct Request {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Work {
     Cell(String),
-    Script { text: String, shell: Shell, stdin: Option<String> },
-    Program { argv: Vec<String>, stdin: Option<String> },
+    Script {
+        text: String,
+        shell: Shell,
+        stdin: Option<String>,
+    },
+    Program {
+        argv: Vec<String>,
+        stdin: Option<String>,
+    },
+    /// The code blocks of a message.
+    Blocks {
+        blocks: Vec<CodeBlock>,
+        policy: Policy,
+        keep_going: bool,
+    },
 }
 
 impl Work {
@@ -38,6 +54,7 @@ impl Work {
             Self::Cell(text) => (text.len(), &None),
             Self::Script { text, stdin, .. } => (text.len(), stdin),
             Self::Program { argv, stdin } => (argv.iter().map(String::len).sum(), stdin),
+            Self::Blocks { blocks, .. } => (blocks.iter().map(|block| block.code.len()).sum(), &None),
         };
         text + stdin.as_ref().map_or(0, String::len)
     }
@@ -47,6 +64,9 @@ impl Work {
         match self {
             Self::Cell(text) | Self::Script { text, .. } => text.clone(),
             Self::Program { argv, .. } => argv.join(" "),
+            Self::Blocks { blocks, .. } => {
+                blocks.iter().map(|block| block.code.as_str()).collect::<Vec<_>>().join("\n")
+            }
         }
     }
 }
@@ -58,6 +78,7 @@ impl fmt::Debug for Work {
             Self::Cell(_) => "Cell",
             Self::Script { .. } => "Script",
             Self::Program { .. } => "Program",
+            Self::Blocks { .. } => "Blocks",
         })
     }
 }
@@ -67,6 +88,7 @@ impl fmt::Debug for Work {
 pub(crate) enum Outcome {
     Cell(Arc<Execution>),
     Script(Arc<ScriptOutcome>),
+    Blocks(Arc<BlocksOutcome>, Duration),
 }
 
 impl Serialize for Outcome {
@@ -74,6 +96,7 @@ impl Serialize for Outcome {
         match self {
             Self::Cell(execution) => execution.serialize(serializer),
             Self::Script(outcome) => outcome.serialize(serializer),
+            Self::Blocks(outcome, _) => outcome.serialize(serializer),
         }
     }
 }
@@ -83,6 +106,7 @@ impl Outcome {
         match self {
             Self::Cell(execution) => execution.timing.total,
             Self::Script(outcome) => outcome.timing.total,
+            Self::Blocks(_, total) => *total,
         }
     }
 
@@ -90,6 +114,9 @@ impl Outcome {
         match self {
             Self::Cell(execution) => execution.state,
             Self::Script(outcome) => outcome.state,
+            Self::Blocks(outcome, _) => {
+                outcome.blocks.iter().map(state).find(|state| *state != State::Kept).unwrap_or(State::Kept)
+            }
         }
     }
 
@@ -115,6 +142,8 @@ impl Outcome {
                 ScriptStatus::ContainerGone(_) => "container_gone",
                 _ => "other",
             },
+            Self::Blocks(outcome, _) if outcome.is_ok() => "ok",
+            Self::Blocks(..) => "error",
         }
     }
 
@@ -123,7 +152,24 @@ impl Outcome {
         match self {
             Self::Cell(execution) => size(execution),
             Self::Script(outcome) => outcome.stdout.text.len() + outcome.stderr.text.len(),
+            Self::Blocks(outcome, _) => outcome.output.len() + outcome.blocks.iter().map(size_of_block).sum::<usize>(),
         }
+    }
+}
+
+fn state(block: &BlockOutcome) -> State {
+    match &block.result {
+        BlockResult::Cell(execution) => execution.state,
+        BlockResult::Script(outcome) => outcome.state,
+        _ => State::Kept,
+    }
+}
+
+fn size_of_block(block: &BlockOutcome) -> usize {
+    match &block.result {
+        BlockResult::Cell(execution) => size(execution),
+        BlockResult::Script(outcome) => outcome.stdout.text.len() + outcome.stderr.text.len(),
+        _ => 0,
     }
 }
 
