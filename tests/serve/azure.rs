@@ -49,7 +49,7 @@ async fn the_result_is_what_the_last_expression_says() {
 #[tokio::test]
 async fn an_integer_keeps_all_its_digits() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
-    let text = server.old("a", &json!({"code": "2**100"})).send().await.unwrap().text().await.unwrap();
+    let text = server.code_execute("a", &json!({"code": "2**100"})).send().await.unwrap().text().await.unwrap();
     assert!(text.contains(r#""result":1267650600228229401496703205376,"#), "{text}");
 }
 
@@ -89,7 +89,7 @@ async fn a_time_out_and_a_death_are_answers_and_the_session_lives() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     server.execute("a", "x = 1").await;
     let body = json!({"properties": {"code": "import time; time.sleep(60)", "timeoutInSeconds": 1}});
-    let (status, slow) = answer(server.old("a", &body)).await;
+    let (status, slow) = answer(server.code_execute("a", &body)).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(slow["properties"]["stderr"], "Request timed out waiting for code execution to complete");
     assert_eq!(slow["properties"]["status"], "Failure");
@@ -102,7 +102,8 @@ async fn a_time_out_and_a_death_are_answers_and_the_session_lives() {
 #[tokio::test]
 async fn the_newer_family_answers_flat_with_all_its_keys() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
-    let response = server.new("a", NEW, &json!({"code": "1+1"})).header("operation-id", "mine").send().await.unwrap();
+    let response =
+        server.executions("a", NEW, &json!({"code": "1+1"})).header("operation-id", "mine").send().await.unwrap();
     assert_eq!(response.headers()["operation-id"], "mine");
     let body: Value = response.json().await.unwrap();
     assert_eq!((&body["id"], &body["identifier"], &body["status"]), (&json!("mine"), &json!("a"), &json!("Succeeded")));
@@ -111,7 +112,7 @@ async fn the_newer_family_answers_flat_with_all_its_keys() {
     assert_eq!((&result["stdout"], &result["stderr"], &result["executionResult"]), (&json!(""), &json!(""), &json!(2)));
     let (_, again) = answer(server.get(&format!("/executions/mine?identifier=a&api-version={NEW}"))).await;
     assert_eq!(again, body);
-    let (_, failed) = answer(server.new("a", NEW, &json!({"code": "1/0"}))).await;
+    let (_, failed) = answer(server.executions("a", NEW, &json!({"code": "1/0"}))).await;
     assert_eq!(failed["status"], "Failed");
     for key in ["stdout", "stderr", "executionResult", "executionTimeInMilliseconds"] {
         assert!(failed["result"].as_object().unwrap().contains_key(key), "{key}");
@@ -122,7 +123,7 @@ async fn the_newer_family_answers_flat_with_all_its_keys() {
 async fn an_asynchronous_execution_is_polled_until_it_has_ended() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     let code = json!({"code": "import time; time.sleep(1); 'done'", "executionType": "Asynchronous"});
-    let response = server.new("a", NEW, &code).send().await.unwrap();
+    let response = server.executions("a", NEW, &code).send().await.unwrap();
     let location = response.headers()["operation-location"].to_str().unwrap().to_owned();
     let id = response.headers()["operation-id"].to_str().unwrap().to_owned();
     let body: Value = response.json().await.unwrap();
@@ -148,10 +149,16 @@ async fn streams_are_cut_since_the_version_that_cuts_them() {
         body
     };
     let stdout = |body: Value| body["result"]["stdout"].as_str().unwrap().len();
-    assert_eq!(stdout(answer(server.new("a", NEW, &long(json!({})))).await.1), 5001);
-    assert_eq!(stdout(answer(server.new("a", NEWEST, &long(json!({})))).await.1), 4096 + 3);
-    assert_eq!(stdout(answer(server.new("a", NEWEST, &long(json!({"outputStreamsMaxLength": 10})))).await.1), 13);
-    assert_eq!(stdout(answer(server.new("a", NEWEST, &long(json!({"outputStreamsMaxLength": 9999})))).await.1), 5001);
+    assert_eq!(stdout(answer(server.executions("a", NEW, &long(json!({})))).await.1), 5001);
+    assert_eq!(stdout(answer(server.executions("a", NEWEST, &long(json!({})))).await.1), 4096 + 3);
+    assert_eq!(
+        stdout(answer(server.executions("a", NEWEST, &long(json!({"outputStreamsMaxLength": 10})))).await.1),
+        13
+    );
+    assert_eq!(
+        stdout(answer(server.executions("a", NEWEST, &long(json!({"outputStreamsMaxLength": 9999})))).await.1),
+        5001
+    );
 }
 
 #[tokio::test]
@@ -161,7 +168,7 @@ async fn jupyters_own_form_of_a_value_can_be_asked_for() {
         [("float('nan')", json!("nan")), ("'nan'", json!("'nan'")), ("None", Value::Null), ("1", json!("1"))]
     {
         let body = json!({"code": code, "returnJupyterFormatExecutionResult": true});
-        let (_, body) = answer(server.new("a", NEWEST, &body)).await;
+        let (_, body) = answer(server.executions("a", NEWEST, &body)).await;
         assert_eq!(body["result"]["executionResult"], result, "{code}");
     }
 }
@@ -169,15 +176,16 @@ async fn jupyters_own_form_of_a_value_can_be_asked_for() {
 #[tokio::test]
 async fn a_shells_status_is_its_exit_code() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
-    let (_, body) = answer(server.new("a", NEW, &json!({"shellCommand": "echo out; echo err >&2; exit 3"}))).await;
+    let (_, body) =
+        answer(server.executions("a", NEW, &json!({"shellCommand": "echo out; echo err >&2; exit 3"}))).await;
     assert_eq!(body["status"], "3", "{body}");
     assert_eq!((&body["result"]["stdout"], &body["result"]["stderr"]), (&json!("out\n"), &json!("err\n")));
     assert!(body["result"].get("executionResult").is_none());
     let program = json!({"execCommandAndArgs": ["cat", "-"], "stdin": "through"});
-    let (_, body) = answer(server.new("a", NEWEST, &program)).await;
+    let (_, body) = answer(server.executions("a", NEWEST, &program)).await;
     assert_eq!((&body["status"], &body["result"]["stdout"]), (&json!("0"), &json!("through")));
     // Files are the session's, and a shell and a cell see the same.
-    answer(server.new("a", NEW, &json!({"shellCommand": "echo 7 > /mnt/data/seven"}))).await;
+    answer(server.executions("a", NEW, &json!({"shellCommand": "echo 7 > /mnt/data/seven"}))).await;
     assert_eq!(server.execute("a", "int(open('/mnt/data/seven').read())").await["result"], 7);
 }
 
@@ -211,7 +219,7 @@ async fn a_client_that_goes_away_interrupts_its_cell_and_the_session_lives() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     server.execute("a", "x = 1").await;
     let code = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    x = 'interrupted'\n    raise";
-    let gone = server.old("a", &json!({"code": code})).timeout(Duration::from_secs(2)).send().await;
+    let gone = server.code_execute("a", &json!({"code": code})).timeout(Duration::from_secs(2)).send().await;
     assert!(gone.unwrap_err().is_timeout());
     assert_eq!(server.execute("a", "x").await["result"], "interrupted");
     eventually("the execution is not counted any more", async || {

@@ -37,7 +37,8 @@ async fn metrics_count_what_happened() {
 async fn logs_are_json_with_ids_and_never_hold_token_identifier_or_code() {
     let Some(server) = Server::start(&["-v", "--msi"]) else { return };
     let identifier = "capability-2718";
-    let request = server.old(identifier, &json!({"code": "secret_code_3141 = 'value_1618'; secret_code_3141"}));
+    let request =
+        server.code_execute(identifier, &json!({"code": "secret_code_3141 = 'value_1618'; secret_code_3141"}));
     let (status, _) = answer(request.header("operation-id", "execution-577")).await;
     assert_eq!(status, StatusCode::OK);
     server.client.get(format!("{}/v1/sessions", server.address)).bearer_auth("wrong-token-1414").send().await.unwrap();
@@ -149,7 +150,7 @@ async fn without_an_engine_it_answers_503_and_recovers_by_itself() {
     });
     let Some(server) = started else { return };
     for _ in 0..2 {
-        let response = server.old("a", &json!({"code": "1"})).send().await.unwrap();
+        let response = server.code_execute("a", &json!({"code": "1"})).send().await.unwrap();
         assert_refused(&response, 503, "EngineUnavailable");
         assert!(response.headers().contains_key("retry-after"));
         assert_eq!(server.get("/ready").send().await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -159,7 +160,7 @@ async fn without_an_engine_it_answers_503_and_recovers_by_itself() {
     assert_eq!(server.execute("a", "1+1").await["result"], 2);
     proxy.open.store(false, Ordering::Relaxed);
     eventually("it is noticed again", async || {
-        let response = server.old("b", &json!({"code": "1"})).send().await.unwrap();
+        let response = server.code_execute("b", &json!({"code": "1"})).send().await.unwrap();
         // The pool may hold one more, which needs no engine.
         server.request(reqwest::Method::DELETE, "/v1/sessions/b").send().await.unwrap();
         response.status() == StatusCode::SERVICE_UNAVAILABLE

@@ -130,14 +130,14 @@ async fn what_cannot_be_meant_is_refused_with_azures_codes() {
 #[tokio::test]
 async fn a_body_past_its_limit_is_refused() {
     let Some(server) = Server::start(&["--no-auth", "--max-body", "1k"]) else { return };
-    let response = server.old("a", &json!({"code": "x".repeat(2000)})).send().await.unwrap();
+    let response = server.code_execute("a", &json!({"code": "x".repeat(2000)})).send().await.unwrap();
     assert_refused(&response, 413, "RequestTooLarge");
 }
 
 #[tokio::test]
 async fn an_execution_id_that_is_none_or_is_taken_is_refused() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
-    let with = |id: &str| server.new("a", NEW, &json!({"code": "1"})).header("operation-id", id).send();
+    let with = |id: &str| server.executions("a", NEW, &json!({"code": "1"})).header("operation-id", id).send();
     assert_refused(&with("a/b").await.unwrap(), 400, INVALID);
     assert_eq!(with("one").await.unwrap().status(), 200);
     assert_refused(&with("one").await.unwrap(), 409, "Conflict");

@@ -69,7 +69,7 @@ async fn a_session_ends_by_its_maximum_life() {
 async fn one_session_too_many_is_told_when_to_come_again() {
     let Some(server) = Server::start(&["--no-auth", "--max-sessions", "1"]) else { return };
     server.execute("a", "1").await;
-    let response = server.old("b", &json!({"code": "1"})).send().await.unwrap();
+    let response = server.code_execute("b", &json!({"code": "1"})).send().await.unwrap();
     assert_refused(&response, 429, "TooManySessions");
     assert!(response.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
     assert_eq!(server.execute("a", "2").await["result"], 2);
@@ -84,9 +84,9 @@ async fn one_execution_too_many_is_refused_and_those_that_wait_run_in_order() {
     server.execute("a", "import time; order = []").await;
     let slow = json!({"code": "time.sleep(3); order.append(1)", "executionType": "Asynchronous"});
     let next = json!({"code": "order.append(2)", "executionType": "Asynchronous"});
-    assert_eq!(server.new("a", NEW, &slow).send().await.unwrap().status(), StatusCode::OK);
-    assert_eq!(server.new("a", NEW, &next).send().await.unwrap().status(), StatusCode::OK);
-    let response = server.old("a", &json!({"code": "1"})).send().await.unwrap();
+    assert_eq!(server.executions("a", NEW, &slow).send().await.unwrap().status(), StatusCode::OK);
+    assert_eq!(server.executions("a", NEW, &next).send().await.unwrap().status(), StatusCode::OK);
+    let response = server.code_execute("a", &json!({"code": "1"})).send().await.unwrap();
     assert_refused(&response, 429, "TooManyExecutions");
     eventually("both have ended", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 0).await;
     assert_eq!(server.execute("a", "order").await["result"], "[1, 2]");
@@ -95,7 +95,7 @@ async fn one_execution_too_many_is_refused_and_those_that_wait_run_in_order() {
 #[tokio::test]
 async fn memory_pressure_refuses_a_new_session() {
     let Some(server) = Server::start(&["--no-auth", "--memory-reserve", "100t"]) else { return };
-    let response = server.old("a", &json!({"code": "1"})).send().await.unwrap();
+    let response = server.code_execute("a", &json!({"code": "1"})).send().await.unwrap();
     assert_refused(&response, 503, "MemoryPressure");
     assert!(response.headers().contains_key("retry-after"));
     assert!(server.containers().is_empty());
@@ -109,7 +109,7 @@ async fn a_warm_session_is_handed_over_at_once_and_never_again() {
     let mut guids = Vec::new();
     for identifier in ["a", "b", "c", "d"] {
         eventually("the pool is full again", async || warm().await == 2).await;
-        let response = server.old(identifier, &json!({"code": "x = 1"})).send().await.unwrap();
+        let response = server.code_execute(identifier, &json!({"code": "x = 1"})).send().await.unwrap();
         let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
         assert_eq!(header("x-ms-new-allocation"), "true");
         let took: f64 = header("x-ms-allocation-time").parse().unwrap();
@@ -129,7 +129,7 @@ async fn a_warm_session_is_handed_over_at_once_and_never_again() {
 async fn a_server_that_is_told_to_end_finishes_what_runs_and_leaves_no_container() {
     let Some(mut server) = Server::start(&["--no-auth", "--warm", "1"]) else { return };
     server.execute("a", "import time").await;
-    let cell = server.old("a", &json!({"code": "time.sleep(2); 'finished'"}));
+    let cell = server.code_execute("a", &json!({"code": "time.sleep(2); 'finished'"}));
     let running = tokio::spawn(answer(cell));
     eventually("it runs", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 1).await;
     let pid = server.pid();
@@ -143,7 +143,7 @@ async fn a_server_that_is_told_to_end_finishes_what_runs_and_leaves_no_container
 async fn a_cell_that_outlasts_the_grace_does_not_keep_the_server() {
     let Some(mut server) = Server::start(&["--no-auth", "--shutdown-grace", "1s"]) else { return };
     server.execute("a", "import time").await;
-    let running = tokio::spawn(server.old("a", &json!({"code": "time.sleep(100)"})).send());
+    let running = tokio::spawn(server.code_execute("a", &json!({"code": "time.sleep(100)"})).send());
     eventually("it runs", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 1).await;
     let (pid, begun) = (server.pid(), Instant::now());
     assert_eq!(tokio::task::block_in_place(|| server.end("-INT")), 0);

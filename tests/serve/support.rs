@@ -88,19 +88,19 @@ impl Server {
     }
 
     /// An execute request of the first family.
-    pub(crate) fn old(&self, identifier: &str, body: &Value) -> RequestBuilder {
+    pub(crate) fn code_execute(&self, identifier: &str, body: &Value) -> RequestBuilder {
         self.request(Method::POST, &format!("/code/execute?identifier={identifier}&api-version={OLD}")).json(body)
     }
 
     /// Runs code by the first family.
     pub(crate) async fn execute(&self, identifier: &str, code: &str) -> Value {
-        let (status, body) = answer(self.old(identifier, &json!({ "properties": { "code": code } }))).await;
+        let (status, body) = answer(self.code_execute(identifier, &json!({ "properties": { "code": code } }))).await;
         assert_eq!(status, StatusCode::OK, "{body}");
         body["properties"].clone()
     }
 
     /// An execute request of the newer family.
-    pub(crate) fn new(&self, identifier: &str, version: &str, body: &Value) -> RequestBuilder {
+    pub(crate) fn executions(&self, identifier: &str, version: &str, body: &Value) -> RequestBuilder {
         self.request(Method::POST, &format!("/executions?identifier={identifier}&api-version={version}")).json(body)
     }
 
