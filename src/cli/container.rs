@@ -100,6 +100,12 @@ impl ContainerArgs {
         Ok(builder)
     }
 
+    /// Whether every container of these flags would have the same work directory.
+    #[cfg(feature = "serve")]
+    pub(crate) fn shares_work_directory(&self) -> bool {
+        self.workdir.is_some()
+    }
+
     /// The image of these flags.
     #[cfg(feature = "serve")]
     pub(crate) fn image(&self) -> &str {

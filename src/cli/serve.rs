@@ -218,6 +218,9 @@ fn config(args: &ServeArgs) -> Result<Config> {
         }
         None => args.msi.then(Secret::random),
     };
+    if args.container.shares_work_directory() {
+        return Err(usage("`--workdir` would give all sessions the same directory"));
+    }
     if args.warm > args.max_sessions {
         return Err(usage("`--warm` is more than `--max-sessions`"));
     }

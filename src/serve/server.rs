@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -145,10 +145,14 @@ fn router(state: &State, metrics: Arc<Metrics>) -> Router {
         .route("/msi/token", get(identity::token))
         .merge(azure::router())
         .fallback(async || Refusal::new(Code::NotFound, "there is nothing here"))
-        .layer(DefaultBodyLimit::max(state.limits.body))
         .layer(RequestBodyTimeoutLayer::new(state.limits.patience))
         .layer(from_fn_with_state(Arc::clone(&state.gate), gate::pass))
         .layer(from_fn_with_state(metrics, observe::observe))
-        .layer(CatchPanicLayer::new())
+        .layer(CatchPanicLayer::custom(|_| fault()))
         .with_state(state.clone())
+}
+
+/// A panic is ours, and is logged where it happens.
+fn fault() -> Response {
+    Refusal::new(Code::Internal, "this server has a fault").into_response()
 }

@@ -59,6 +59,7 @@ fn what_would_let_everybody_in_is_no_usage() {
         (&["--msi", "--msi-secret", "short"], "16 characters"),
         (&["--warm", "3", "--max-sessions", "2"], "--warm"),
         (&["--tls-cert", "x"], "--tls-key"),
+        (&["--workdir", "/tmp"], "--workdir"),
     ] {
         let ended = Command::new(env!("CARGO_BIN_EXE_cellblock")).arg("serve").args(args).output().unwrap();
         let stderr = String::from_utf8(ended.stderr).unwrap();

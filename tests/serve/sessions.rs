@@ -66,6 +66,31 @@ async fn a_session_ends_by_its_maximum_life() {
 }
 
 #[tokio::test]
+async fn a_session_whose_container_was_removed_is_made_anew() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "x = 1").await;
+    let named = server.containers();
+    let name = named[0].split(' ').next().unwrap();
+    assert!(std::process::Command::new("docker").args(["rm", "-f", name]).output().unwrap().status.success());
+    eventually("it is noticed", async || answer(server.get("/v1/sessions/a")).await.0 == StatusCode::NOT_FOUND).await;
+    assert_eq!(server.execute("a", "'x' in globals()").await["result"], false);
+}
+
+#[tokio::test]
+async fn a_container_that_goes_during_a_cell_is_an_answer() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "import time").await;
+    let named = server.containers();
+    let name = named[0].split(' ').next().unwrap();
+    let running = tokio::spawn(answer(server.code_execute("a", &json!({"code": "time.sleep(100)"}))));
+    eventually("it runs", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 1).await;
+    assert!(std::process::Command::new("docker").args(["rm", "-f", name]).output().unwrap().status.success());
+    let (status, body) = running.await.unwrap();
+    assert_eq!((status, &body["properties"]["status"]), (StatusCode::OK, &json!("Failure")));
+    assert_eq!(body["properties"]["stderr"], "Execution aborted");
+}
+
+#[tokio::test]
 async fn one_session_too_many_is_told_when_to_come_again() {
     let Some(server) = Server::start(&["--no-auth", "--max-sessions", "1"]) else { return };
     server.execute("a", "1").await;
