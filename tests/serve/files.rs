@@ -169,6 +169,25 @@ async fn an_upload_past_the_limit_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_byte_more_than_128_mb_is_too_much_and_none_of_it_is_held_in_memory() {
+    let Some(server) = Server::start(&["--no-auth", "--workspace-size", "200m"]) else { return };
+    let zeros = |count: usize| {
+        let chunks = (0..count >> 20).map(|_| vec![0u8; 1 << 20]).chain([vec![0u8; count & 0xfffff]]);
+        let content = futures_util::stream::iter(chunks.map(Ok::<_, std::io::Error>).collect::<Vec<_>>());
+        Form::new().part("file", Part::stream(Body::wrap_stream(content)).file_name("zeros.bin"))
+    };
+    let response = upload(&server, "a").multipart(zeros((128 << 20) + 1)).send().await.unwrap();
+    assert_refused(&response, 413, "RequestTooLarge");
+    assert!(names(&server, "a").await.is_empty());
+    let (status, body) = answer(upload(&server, "a").multipart(zeros(128 << 20))).await;
+    assert_eq!((status, &body["value"][0]["properties"]["size"]), (StatusCode::OK, &json!(128 << 20)));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 100 << 10, "{peak} kB");
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_while_it_uploads_leaves_nothing() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     server.execute("a", "import os").await;
