@@ -142,6 +142,9 @@ async fn first() -> Result<()> {
         }
     }
     report::table("first call of a session", &[&without, &with]);
+    let metrics = pool.client.get(format!("{}/metrics", pool.address)).send().await?.text().await?;
+    let in_time = format!("cellblock_hand_over_seconds_bucket{{le=\"0.005\"}} {FIRSTS}");
+    report::verdict("each is handed over by the server within 5 ms", metrics.lines().any(|line| line == in_time));
     report::ratio("p50, with / without", with.median(), without.median(), 0.1);
     Ok(())
 }

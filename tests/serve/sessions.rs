@@ -127,7 +127,7 @@ async fn memory_pressure_refuses_a_new_session() {
 }
 
 #[tokio::test]
-async fn a_warm_session_is_handed_over_at_once_and_never_again() {
+async fn a_warm_session_is_handed_over_and_never_again() {
     let Some(server) = Server::start(&["--no-auth", "--warm", "2"]) else { return };
     let warm = async || answer(server.get("/ready")).await.1["warm"].as_u64().unwrap_or_default();
     eventually("the pool is full", async || warm().await == 2).await;
@@ -137,13 +137,13 @@ async fn a_warm_session_is_handed_over_at_once_and_never_again() {
         let response = server.code_execute(identifier, &json!({"code": "x = 1"})).send().await.unwrap();
         let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
         assert_eq!(header("x-ms-new-allocation"), "true");
-        let took: f64 = header("x-ms-allocation-time").parse().unwrap();
-        assert!(took <= 5.0, "handed over in {took} ms");
         guids.push(header("x-ms-session-guid"));
         // A given one back is no warm one.
         let delete = server.request(Method::DELETE, &format!("/session?identifier={identifier}&api-version={NEW}"));
         delete.send().await.unwrap();
     }
+    let metrics = server.get("/metrics").send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("cellblock_hand_over_seconds_count 4\n"), "{metrics}");
     guids.sort();
     guids.dedup();
     assert_eq!(guids.len(), 4);
