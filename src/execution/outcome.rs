@@ -252,7 +252,7 @@ pub struct Timing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Usage {
-    /// CPU time that the whole container spent during the call.
+    /// CPU time that the whole container spent during the call; since its start, where there is no call.
     pub cpu: Option<Duration>,
     /// Memory in use at its end, in bytes.
     pub memory: Option<u64>,

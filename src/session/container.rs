@@ -33,7 +33,7 @@ pub(super) struct SessionContainer {
     directory: Option<HostDirectory>,
     /// What this holder calls itself to the bridge.
     holder: String,
-    cgroup: Option<Cgroup>,
+    cgroup: Option<Arc<Cgroup>>,
     ended: watch::Receiver<Option<String>>,
 }
 
@@ -60,7 +60,7 @@ impl SessionContainer {
 
     /// Learns where its usage is to be read, if it runs on this machine.
     pub(super) fn locate(&mut self, pid: Option<u32>) {
-        self.cgroup = pid.and_then(|pid| Cgroup::of_container(pid, &self.id.0));
+        self.cgroup = pid.and_then(|pid| Cgroup::of_container(pid, &self.id.0)).map(Arc::new);
     }
 
     pub(super) fn id(&self) -> &ContainerId {
@@ -69,6 +69,10 @@ impl SessionContainer {
 
     pub(super) fn holder(&self) -> &str {
         &self.holder
+    }
+
+    pub(super) fn cgroup(&self) -> Option<Arc<Cgroup>> {
+        self.cgroup.clone()
     }
 
     pub(super) fn directory(&self) -> Option<&HostDirectory> {
@@ -112,7 +116,7 @@ impl Container for SessionContainer {
     }
 
     fn usage(&self) -> Usage {
-        self.cgroup.as_ref().map(Cgroup::usage).unwrap_or_default()
+        self.cgroup.as_deref().map(Cgroup::usage).unwrap_or_default()
     }
 }
 

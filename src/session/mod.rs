@@ -30,10 +30,11 @@ pub use script::{Script, ScriptStream};
 pub use watch::Watch;
 
 use self::script::Place;
+use self::usage::Cgroup;
 use crate::error::Ran;
 use crate::files::Files;
 use crate::kernel::{Command, Handle, Recovered};
-use crate::{Engine, Error, Execution};
+use crate::{Engine, Error, Execution, Usage};
 
 /// A running session: a locked container and the Python kernel in it.
 ///
@@ -47,6 +48,7 @@ struct Inner {
     name: String,
     handle: Handle,
     lease: Lease,
+    cgroup: Option<Arc<Cgroup>>,
     place: Arc<Place>,
     recovered: Mutex<Option<Recovered>>,
 }
@@ -84,6 +86,12 @@ impl Session {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.0.handle.has_ended()
+    }
+
+    /// What the container uses: its CPU time since its start, and its memory. Each is none where the engine cannot tell.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.0.cgroup.as_deref().map(Cgroup::usage).unwrap_or_default()
     }
 
     /// Runs a cell and returns what came of it. Cells run one at a time, in the order in which their futures were first polled.

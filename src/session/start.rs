@@ -188,6 +188,7 @@ pub(super) async fn run(
         .inspect_err(|error| tracing::warn!(%error, "long outputs will not be kept whole"))
         .ok()
         .map(SpillDirectory::new);
+    let cgroup = container.cgroup();
     let settings = Settings {
         session: greeted.1.session.clone(),
         private,
@@ -214,6 +215,7 @@ pub(super) async fn run(
                 name,
                 handle,
                 lease,
+                cgroup,
                 place: Arc::new(Place { programs, image, defaults, spills, session }),
                 recovered: Mutex::new(recovered),
             })))
