@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::http::auth::{self, Secret};
 use super::http::rate::Rate;
 use super::http::site::Site;
+use super::page;
 use super::refusal::{Code, Refusal};
 
 /// Who may call, and how often.
@@ -34,9 +35,9 @@ impl Gate {
     }
 }
 
-/// What tells nothing of sessions, and what has a secret of its own.
+/// What tells nothing of sessions, what has a secret of its own, and the page, which asks for a token itself.
 fn is_open(path: &str) -> bool {
-    matches!(path, "/health" | "/ready" | "/msi/token")
+    matches!(path, "/health" | "/ready" | "/msi/token") || page::guards(path)
 }
 
 pub(crate) async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {

@@ -11,6 +11,7 @@ mod identity;
 mod metrics;
 mod native;
 mod operations;
+mod page;
 mod query;
 mod refusal;
 mod runs;

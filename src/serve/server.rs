@@ -26,9 +26,10 @@ use super::http::rate::Rate;
 use super::http::site::Site;
 use super::http::{observe, tls};
 use super::metrics::Metrics;
+use super::page::{Logins, Meter};
 use super::refusal::{Code, Refusal};
 use super::store::Store;
-use super::{azure, identity, native, operations};
+use super::{azure, identity, native, operations, page};
 
 /// What is left of the grace for answers on their way, once the last cell has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// What is installed in the image, once somebody has asked.
     pub(crate) metadata: OnceCell<Value>,
+    pub(crate) logins: Logins,
+    pub(crate) meter: Meter,
 }
 
 impl std::ops::Deref for State {
@@ -72,7 +75,8 @@ impl Server {
         let store = Store::new(sessions, keep.as_deref(), Arc::clone(&metrics))?;
         let rate = limits.rate.map(Rate::new);
         let gate = Arc::new(Gate { site: Site::new(&hosts, &origins), rate, tokens });
-        let state = State(Arc::new(Shared { store, gate, identity, limits, metadata: OnceCell::new() }));
+        let (metadata, logins, meter) = (OnceCell::new(), Logins::new(), Meter::default());
+        let state = State(Arc::new(Shared { store, gate, identity, limits, metadata, logins, meter }));
         let router = router(&state, metrics);
         let connections = Arc::new(Semaphore::new(state.limits.connections));
         let acceptor = |listener, tls| Acceptor {
@@ -144,6 +148,7 @@ fn router(state: &State, metrics: Arc<Metrics>) -> Router {
         .route("/metrics", get(operations::metrics))
         .route("/msi/token", get(identity::token))
         .merge(azure::router())
+        .merge(page::router(state))
         .fallback(async || Refusal::new(Code::NotFound, "there is nothing here"))
         .layer(RequestBodyTimeoutLayer::new(state.limits.patience))
         .layer(from_fn_with_state(Arc::clone(&state.gate), gate::pass))

@@ -8,6 +8,7 @@ mod contract;
 mod files;
 mod native;
 mod operations;
+mod page;
 mod refusals;
 mod sessions;
 mod support;

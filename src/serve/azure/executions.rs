@@ -118,7 +118,7 @@ fn location(uri: &Uri, id: &str) -> Option<HeaderValue> {
 fn resource(record: &Record, identifier: &Identifier, style: Style) -> Resource {
     let mut error = None;
     let (status, result) = match record.end() {
-        None if record.has_started() => ("Running".to_owned(), None),
+        None if record.started().is_some() => ("Running".to_owned(), None),
         None => ("NotStarted".to_owned(), None),
         Some(End::Canceled) => ("Canceled".to_owned(), Some(nothing(String::new()))),
         Some(End::Failed(refusal)) => {

@@ -175,7 +175,7 @@ pub(super) struct RecordedExecution {
 impl RecordedExecution {
     pub(super) fn of(record: &Record) -> Self {
         let (state, outcome, message) = match record.end() {
-            None if record.has_started() => ("running", None, None),
+            None if record.started().is_some() => ("running", None, None),
             None => ("waiting", None, None),
             Some(End::Canceled) => ("canceled", None, None),
             Some(End::Failed(refusal)) => ("failed", None, Some(refusal.message().to_owned())),

@@ -51,13 +51,13 @@ pub(super) async fn delete(Extracted(state): Extracted<State>, named: Named) -> 
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Interrupts the running cell, if one runs: a `KeyboardInterrupt` in it.
+/// Interrupts what runs: a `KeyboardInterrupt` in the cell, and the end of scripts and programs.
 #[utoipa::path(
     post, path = "/v1/sessions/{identifier}/interrupt", tag = "sessions", params(SessionPath),
     responses((status = 204), (status = "default", body = Problem)),
 )]
 pub(super) async fn interrupt(Extracted(state): Extracted<State>, named: Named) -> Result<StatusCode, Refusal> {
-    state.store.find(&named.identifier)?.session.interrupt().await?;
+    state.store.find(&named.identifier)?.interrupt().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -2,6 +2,7 @@
 
 mod history;
 mod id;
+mod live;
 mod run;
 mod work;
 

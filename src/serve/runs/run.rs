@@ -147,6 +147,15 @@ impl Stream for Run {
     type Item = Result<Happening, Refusal>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.record().interrupt().was_asked(context)
+            && let Events::Script(script) = &self.events
+        {
+            script.interrupt();
+        }
+        if matches!(self.events, Events::Blocks(_)) {
+            // They tell nothing before their end.
+            self.started.note_start();
+        }
         let begun = self.begun;
         let next = match &mut self.events {
             Events::Cell(events) => {
@@ -174,7 +183,7 @@ impl Stream for Run {
                 self.done(Outcome::Script(Arc::new((**outcome).clone())));
             }
             Some(Ok(Happening::Blocks(BlocksEvent::Done { outcome }))) => self.done(outcome.clone()),
-            Some(Ok(_)) => self.started.note_start(),
+            Some(Ok(happening)) => self.started.note(happening),
             _ => {}
         }
         Poll::Ready(next.map(|next| next.map_err(|error| self.failed(&error))))

@@ -174,17 +174,6 @@ fn size_of_block(block: &BlockOutcome) -> usize {
 }
 
 fn size(execution: &Execution) -> usize {
-    use cellblock::Output;
-    let outputs: usize = execution
-        .outputs
-        .iter()
-        .map(|output| match output {
-            Output::Stream { text, .. } => text.len(),
-            Output::DisplayData(bundle) | Output::ExecuteResult { bundle, .. } => {
-                bundle.data.values().filter_map(serde_json::Value::as_str).map(str::len).sum()
-            }
-            _ => 0,
-        })
-        .sum();
+    let outputs: usize = execution.outputs.iter().map(super::live::size).sum();
     execution.stdout.text.len() + execution.stderr.text.len() + outputs
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use cellblock::Session;
+use cellblock::{Error, Session};
 use uuid::Uuid;
 
 use crate::serve::identifier::Identifier;
@@ -70,6 +70,12 @@ impl Entry {
             used: Mutex::new(Used::now()),
             calls: AtomicUsize::new(0),
         })
+    }
+
+    /// Interrupts all that runs in it: the cell, and scripts and programs beside it.
+    pub(crate) async fn interrupt(&self) -> Result<(), Error> {
+        self.history.interrupt_scripts();
+        self.session.interrupt().await
     }
 
     pub(super) fn lasts(&self) -> Lasts {
