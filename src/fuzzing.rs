@@ -85,7 +85,7 @@ fn take(collector: &mut Collector, parsed: &Parsed, how: u8) {
                 let kind = types.get(usize::from(how >> 2 & 7)).copied().unwrap_or(message.msg_type());
                 let _ = collector.iopub(kind, &message.content, &message.header.date);
             } else {
-                let _ = collector.reply(&message.content);
+                collector.reply(&message.content);
             }
         }
     }

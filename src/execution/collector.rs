@@ -58,6 +58,8 @@ pub(crate) struct Collector {
     clock: KernelClock,
     idle: bool,
     asks_exit: bool,
+    /// They are shown at the end: the reply, which holds them, can come before the output that they follow.
+    pages: Vec<MimeBundle>,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl Collector {
             clock: KernelClock::default(),
             idle: false,
             asks_exit: false,
+            pages: Vec::new(),
         }
     }
 
@@ -186,15 +189,15 @@ impl Collector {
         Some(Event::UpdateDisplay { bundle, display_id })
     }
 
-    /// Takes the `execute_reply`. Where it holds a pager's page (`object?`), that page becomes a display.
-    pub(crate) fn reply(&mut self, content: &[u8]) -> Vec<Event> {
+    /// Takes the `execute_reply`.
+    pub(crate) fn reply(&mut self, content: &[u8]) {
         let mut repaired = String::new();
         let content = match Content::read(content, &mut repaired) {
             Ok(content) => content,
             Err(error) => {
                 tracing::warn!(%error, "an execute_reply is unreadable");
                 self.left_out("execute_reply");
-                return Vec::new();
+                return;
             }
         };
         self.execution_count = content.execution_count().or(self.execution_count);
@@ -205,7 +208,12 @@ impl Collector {
             _ => Reply::Unknown,
         });
         self.asks_exit = content.asks_exit();
-        let pages = content.pages(self.limits.output_bytes);
+        self.pages = content.pages(self.limits.output_bytes);
+    }
+
+    /// Makes displays of a pager's pages (`object?`), once there is no more output.
+    pub(crate) fn show_pages(&mut self) -> Vec<Event> {
+        let pages = std::mem::take(&mut self.pages);
         pages.into_iter().filter_map(|page| self.page(page)).collect()
     }
 
@@ -253,7 +261,8 @@ impl Collector {
 
     /// The execution as it is now. Where text was spilled, waits until the spill file has it all; otherwise the
     /// first poll completes it.
-    pub(crate) async fn finish(self, ending: Ending) -> Execution {
+    pub(crate) async fn finish(mut self, ending: Ending) -> Execution {
+        self.show_pages();
         let ((stdout, stdout_text), (stderr, stderr_text)) = join(self.stdout.finish(), self.stderr.finish()).await;
         let told = match (self.reply, self.error) {
             (Some(Reply::Aborted), _) => Status::Aborted,

@@ -164,9 +164,7 @@ impl Running {
     pub(super) fn reply(&mut self, parsed: &Parsed) {
         self.last_message = Instant::now();
         match parsed {
-            Parsed::Message(message) => {
-                self.collector.reply(&message.content).into_iter().for_each(|event| self.tell(event));
-            }
+            Parsed::Message(message) => self.collector.reply(&message.content),
             Parsed::Elided { .. } => self.reply_lost = true,
         }
         self.note_half();
@@ -285,7 +283,8 @@ impl Running {
     }
 
     /// Gives the result to the caller, once spilled text is on the disk.
-    pub(super) fn finish(self, status: Option<Status>, state: State, rung: Option<Rung>, after: Usage) {
+    pub(super) fn finish(mut self, status: Option<Status>, state: State, rung: Option<Rung>, after: Usage) {
+        self.collector.show_pages().into_iter().for_each(|event| self.tell(event));
         let cpu = after.cpu.zip(self.before.cpu).map(|(after, before)| after.saturating_sub(before));
         let ending = Ending {
             status,

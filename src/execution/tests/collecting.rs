@@ -155,15 +155,16 @@ fn a_result_outlives_clearing() {
 }
 
 #[test]
-fn a_pagers_page_becomes_a_display() {
+fn a_pagers_page_comes_after_output_that_its_reply_overtook() {
     let mut collector = Collector::new(Limits::default(), None);
     let reply = json!({"status": "ok", "payload": [
         {"source": "page", "data": {"text/plain": "Signature: len(obj, /)"}, "start": 0},
         {"source": "set_next_input", "text": "x"},
     ]});
-    let events = collector.reply(reply.to_string().as_bytes());
-    assert!(matches!(events.as_slice(), [Event::Display { .. }]));
-    assert_eq!(texts(&finished(collector)), ["Signature: len(obj, /)"]);
+    collector.reply(reply.to_string().as_bytes());
+    collector.iopub("display_data", br#"{"data": {"text/plain": "late"}, "metadata": {}}"#, "");
+    assert!(matches!(collector.show_pages().as_slice(), [Event::Display { .. }]));
+    assert_eq!(texts(&finished(collector)), ["late", "Signature: len(obj, /)"]);
 }
 
 #[test]
