@@ -29,6 +29,7 @@ pub(crate) enum Kind {
     NoSuchSession,
     NoSuchFile,
     NoSpace,
+    Denied,
     Held,
     Gone,
     Start,
@@ -138,6 +139,12 @@ impl Error {
     #[must_use]
     pub fn is_no_space(&self) -> bool {
         self.kind() == Kind::NoSpace
+    }
+
+    /// A file's permissions in the session do not let us.
+    #[must_use]
+    pub fn is_permission_denied(&self) -> bool {
+        self.kind() == Kind::Denied
     }
 
     /// Another controller holds the session.

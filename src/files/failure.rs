@@ -108,7 +108,7 @@ impl Attempt {
             ),
             "deep" => with(Kind::Usage, "the tree is too deep").with_hint("pack it into an archive in the session"),
             "full" => with(Kind::NoSpace, "no space is left in the session's work directory"),
-            "denied" => with(Kind::Io, "the file's permissions in the session do not let us"),
+            "denied" => with(Kind::Denied, "the file's permissions in the session do not let us"),
             "changed" => with(Kind::Io, "it was changed while it was read").with_hint("try again"),
             _ => self.error(Kind::Io).with_source(format!("the bridge refused: {}", quote(text))),
         }

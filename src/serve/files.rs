@@ -93,6 +93,7 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
     let refusal = Refusal::from(error);
     match () {
         () if error.is_no_such_file() => refusal.with_code(Code::FileNotFound),
+        () if error.is_permission_denied() => refusal.with_code(Code::Forbidden),
         () if error.is_no_space() => refusal.with_code(Code::NoSpace),
         () => refusal,
     }

@@ -243,3 +243,11 @@ async fn a_full_work_directory_is_told_and_nothing_of_the_file_is_there() {
     assert_refused(&response, 507, "InsufficientStorage");
     assert_eq!(server.execute("a", "import os; os.listdir('/mnt/data')").await["result"], "[]");
 }
+
+#[tokio::test]
+async fn a_file_that_its_owner_may_not_read_is_no_failure_of_the_server() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "import os; open('shut', 'w').write('1'); os.chmod('shut', 0)").await;
+    let response = server.get(&format!("/files/content/shut?identifier=a&api-version={OLD}")).send().await.unwrap();
+    assert_refused(&response, 403, "Forbidden");
+}
