@@ -114,7 +114,7 @@ async fn tls_with_our_own_authority_is_trusted_by_who_trusts_it() {
     let Some(server) = Server::start(&args) else { return };
     let https = server.said.iter().find_map(|line| line.strip_prefix("listening on https:")).unwrap();
     let authority = server.said.iter().find_map(|line| line.strip_prefix("certificate authority ")).unwrap();
-    let key = directory.path().join("tls/ca.key");
+    let key = directory.path().join("tls/authority.key");
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     // A client that we did not write, with its strict defaults.
     let get = |trust: &str| {
@@ -132,5 +132,5 @@ async fn tls_with_our_own_authority_is_trusted_by_who_trusts_it() {
     let Some(server) = Server::start(&args) else { return };
     let again: Value = json!(server.said);
     assert!(again.to_string().contains("certificate authority"));
-    assert_eq!(std::fs::read(directory.path().join("tls/ca.pem")).unwrap(), before);
+    assert_eq!(std::fs::read(directory.path().join("tls/authority.pem")).unwrap(), before);
 }

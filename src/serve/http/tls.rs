@@ -48,8 +48,8 @@ fn of_pem(chain: &[u8], key: &[u8]) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-const CA: &str = "ca.pem";
-const CA_KEY: &str = "ca.key";
+const CA: &str = "authority.pem";
+const CA_KEY: &str = "authority.key";
 
 /// Our own authority, made once: what clients were told to trust stays the same from start to start.
 fn authority(directory: &Path) -> Result<Issuer<'static, KeyPair>> {
