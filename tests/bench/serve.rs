@@ -76,15 +76,16 @@ impl Server {
         Err("the pool was not filled".into())
     }
 
-    /// What the server holds: resident kilobytes, descriptors, containers, directories of sessions.
+    /// What the server holds: resident kilobytes, descriptors, containers; and the directories of all sessions, which tell something where no others run.
     fn holds(&self) -> Result<[usize; 4]> {
         let pid = self.child.id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
         let resident = resident.trim().trim_end_matches(" kB").parse()?;
         let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"))?.count();
-        let list = Command::new("docker").args(["ps", "-aq", "--filter", "name=-serve-"]).output()?;
-        let containers = String::from_utf8(list.stdout)?.lines().count();
+        let list = Command::new("docker").args(["ps", "-a", "--format", "{{.Label \"cellblock.owner\"}}"]).output()?;
+        let owner = format!(" {pid} ");
+        let containers = String::from_utf8(list.stdout)?.lines().filter(|line| line.contains(&owner)).count();
         let directories = std::fs::read_dir("/run/cellblock").map_or(0, Iterator::count);
         Ok([resident, descriptors, containers, directories])
     }
