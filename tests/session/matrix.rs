@@ -37,6 +37,7 @@ const LONG_GRACE: Duration = Duration::from_secs(4);
 const GRACE: Duration = Duration::from_millis(800);
 
 /// A kind of code.
+#[derive(Clone, Copy)]
 struct Row {
     what: &'static str,
     code: &'static str,
@@ -97,14 +98,16 @@ const EDGES: [Row; 4] = [
 ];
 
 /// Code that will not be told.
-const STUBBORN: [Row; 6] = [
+const STUBBORN: [Row; 5] = [
     row("KeyboardInterrupt swallowed", "while True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass"),
     row("BaseException swallowed", "while True:\n    try: await asyncio.sleep(60)\n    except BaseException: pass"),
     row("SIGINT ignored", "signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)"),
-    row("SIGINT blocked", "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}); time.sleep(60)"),
     row("C code that looks at no signal", "all(itertools.repeat(True))"),
     row("a clean-up that never ends", "try: time.sleep(60)\nfinally: time.sleep(60)"),
 ];
+
+/// The kernel's other threads take the signal, and wake the main one where the controller is there and the kernel itself is asked.
+const BLOCKED: Row = row("SIGINT blocked", "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}); time.sleep(60)");
 
 const IMPORTS: &str = "import asyncio, itertools, os, re, signal, subprocess, threading, time\nkept = 'here'";
 
@@ -191,6 +194,7 @@ async fn kernel_of(lab: &Lab) -> String {
 
 async fn python_code_is_interrupted(lab: &Lab) {
     attended(lab, &PYTHON, Rung::Interrupt, LONG_GRACE).await;
+    attended(lab, &[BLOCKED], Rung::Interrupt, LONG_GRACE).await;
 }
 
 async fn python_code_is_interrupted_with_nobody_there(lab: &Lab) {
@@ -218,7 +222,7 @@ async fn stubborn_code_costs_the_kernel(lab: &Lab) {
 }
 
 async fn stubborn_code_costs_the_kernel_with_nobody_there(lab: &Lab) {
-    unattended(lab, &STUBBORN, Rung::KernelRestart, GRACE).await;
+    unattended(lab, &[&STUBBORN[..], &[BLOCKED]].concat(), Rung::KernelRestart, GRACE).await;
 }
 
 /// Its fragments are many processes that all see the interrupt, and nobody can know what comes of them: what it cost is told.

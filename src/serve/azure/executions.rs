@@ -6,6 +6,7 @@ use axum::extract::{OriginalUri, Path, State as Extracted};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse as _, Response};
 use cellblock::{Execution, ScriptOutcome, ScriptStatus};
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -83,7 +84,11 @@ pub(super) async fn create(
         if let Some(location) = location(&uri, record.id.as_str()) {
             response.insert(OPERATION_LOCATION, location);
         }
-        tokio::spawn(begun.finish());
+        let mut finish = Box::pin(begun.finish());
+        // Executions of a session run in the order in which they are first polled: before the answer, so before the next request.
+        if finish.as_mut().now_or_never().is_none() {
+            tokio::spawn(finish);
+        }
         let mut resource = resource(&record, &identifier, style);
         "Running".clone_into(&mut resource.status);
         resource.result = None;
