@@ -312,6 +312,8 @@ class Keeper:
                 posix.pwrite(score, b"0", 0)
                 posix.close(score)
         self._outputs = {stdout: STDOUT, stderr: STDERR}
+        # All of its input, which may be none, can have come already.
+        self._feed()
 
     # While it runs
 

@@ -35,6 +35,13 @@ pub(super) enum Failure {
     Abandoned,
 }
 
+impl Failure {
+    /// There is more than the host takes.
+    pub(super) fn many() -> Self {
+        Self::Refused { code: "many".to_owned(), text: String::new() }
+    }
+}
+
 /// What is being attempted, for errors.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {

@@ -35,6 +35,8 @@ use crate::kernel::Handle;
 const GET_LIMIT: u64 = 64 << 20;
 /// The most entries that a listing has.
 const LIST_LIMIT: u64 = 100_000;
+/// The most bytes that their paths have together.
+const LIST_BYTES: usize = 64 << 20;
 /// Pieces of a file on their way between the caller and the connection.
 const QUEUE: usize = 4;
 
@@ -175,7 +177,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// There are more than 100,000 entries, or more than 64 directories in each other.
+    /// There are more than 100,000 entries, or 64 MiB of their paths, or more than 64 directories in each other.
     pub async fn list_tree(&self, path: &str) -> Result<Vec<FileEntry>, Error> {
         self.listing(path, true).await
     }
@@ -188,10 +190,13 @@ impl Files {
                 let request = Request::new("list", &path).tree(tree).limits(LIST_LIMIT, 0);
                 let (_sender, mut receiver) = ask(&programs, &request).await?;
                 let mut entries = Vec::new();
+                let mut room = LIST_BYTES;
                 loop {
                     match receiver.hear().await {
                         Ok(Heard::Entry(told)) if (entries.len() as u64) < LIST_LIMIT => {
-                            entries.push(told.entry(&path)?);
+                            let entry = told.entry(&path)?;
+                            room = room.checked_sub(entry.path.len()).ok_or_else(Failure::many)?;
+                            entries.push(entry);
                         }
                         Ok(Heard::Done) => break,
                         heard => return Err(refusal(heard)),

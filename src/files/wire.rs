@@ -218,6 +218,12 @@ impl Receiver {
     ///
     /// Nothing is lost when the future is dropped.
     pub(super) async fn hear(&mut self) -> Result<Heard, Failure> {
+        let patience = self.patience;
+        // For all of it: what trickles does not move.
+        timeout(patience, self.message()).await.map_err(|_| Failure::Stalled(patience.as_secs()))?
+    }
+
+    async fn message(&mut self) -> Result<Heard, Failure> {
         let (stream, kind, length) = self.header().await?;
         if (stream, kind) != (MESSAGES, FrameKind::Data) || length > MESSAGE_LIMIT {
             return Err(Failure::Broken("a message was expected"));
@@ -265,9 +271,12 @@ impl Receiver {
 
     /// Waits for the end that a bridge comes to when we give up; what it says until then does not matter.
     pub(super) async fn drain(&mut self) {
-        while self.fill().await.is_ok() {
-            self.start = self.filled;
-        }
+        let drained = async {
+            while self.fill().await.is_ok() {
+                self.start = self.filled;
+            }
+        };
+        let _ = timeout(STALL, drained).await;
     }
 
     /// The header of the next frame, which is not taken yet.

@@ -219,6 +219,8 @@ impl<C: Container> Driver<C> {
             Some(Command::Interrupt(reply)) => match &mut self.running {
                 Some(running) => {
                     running.interrupted(Cause::Interrupted, self.settings.grace);
+                    // Code that has got an earlier one and goes on gets another.
+                    self.interrupt.take_if(|interrupt| interrupt.is_taken());
                     self.start_interrupt(Some(reply)).await;
                 }
                 // The barrier of an earlier interrupt keeps a cell waiting that is already the caller's.

@@ -28,8 +28,13 @@ impl HostDirectory {
         let id = uuid::Uuid::new_v4().simple().to_string().split_off(20);
         let engine = engine.identity().await;
         let directory = Self::open(id, true)?;
-        directory.mark(lease, engine)?;
-        Ok(directory)
+        match directory.mark(lease, engine) {
+            Ok(()) => Ok(directory),
+            Err(error) => {
+                directory.remove();
+                Err(error)
+            }
+        }
     }
 
     /// Locks the directory of a detached session that runs, making it anew if it is gone.
@@ -151,9 +156,11 @@ pub(super) fn spill_path(id: &str) -> Result<PathBuf, Error> {
     Ok(base.join(id))
 }
 
-/// Where this user's sessions keep what they have on this machine.
-pub(super) fn bases() -> [PathBuf; 2] {
-    [base_path(), spill_base()]
+/// Where this user's sessions keep what they have on this machine, whatever the environment of their controllers.
+pub(super) fn bases() -> [PathBuf; 3] {
+    let spills = spill_base();
+    let spills = spills.parent().map_or_else(|| spills.clone(), Path::to_owned);
+    [base_path(), fallback_path(), spills]
 }
 
 /// One for each place of directories: where the environment differs, so do they, and what is nobody's here may be somebody's there.
@@ -184,14 +191,18 @@ fn base() -> Result<PathBuf, Error> {
 
 /// `$XDG_RUNTIME_DIR/cellblock`, for root `/run/cellblock`, else `/tmp/cellblock-UID`.
 fn base_path() -> PathBuf {
-    let uid = getuid();
-    if uid.is_root() {
-        return PathBuf::from("/run/cellblock");
+    if getuid().is_root() {
+        return fallback_path();
     }
     std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute() && path.as_os_str().len() <= 48)
-        .map_or_else(|| PathBuf::from(format!("/tmp/cellblock-{}", uid.as_raw())), |path| path.join("cellblock"))
+        .map_or_else(fallback_path, |path| path.join("cellblock"))
+}
+
+fn fallback_path() -> PathBuf {
+    let uid = getuid();
+    if uid.is_root() { "/run/cellblock".into() } else { format!("/tmp/cellblock-{}", uid.as_raw()).into() }
 }
 
 /// Makes a 0700 directory, or checks that the one that is there is ours, no symbolic link, and closed to others.

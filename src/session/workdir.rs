@@ -23,11 +23,18 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, Error> {
         return refused(format!("it cannot be written: {error}"));
     }
     // Who could write there could lead our own sockets and files elsewhere.
-    let ours = directory::bases();
+    let ours = directory::bases().map(|path| real_path(&path));
     if real == Path::new("/") || ours.iter().any(|ours| ours.starts_with(&real) || real.starts_with(ours)) {
         return refused(format!("{} holds what cellblock itself keeps on this machine", real.display()));
     }
     Ok(real)
+}
+
+/// With the links on the way to what is there resolved.
+fn real_path(path: &Path) -> PathBuf {
+    path.ancestors()
+        .find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))
+        .unwrap_or_else(|| path.to_owned())
 }
 
 #[cfg(test)]

@@ -311,7 +311,7 @@ fn answer(payload: &[u8]) -> Result<Said, String> {
     match text("type") {
         "started" => Ok(Said::Started),
         "refused" => Ok(Said::Refused(Refusal {
-            code: text("code").to_owned(),
+            code: text("code").chars().take(40).collect(),
             errno: number("errno").unwrap_or(0),
             detail: text("detail").chars().take(200).collect(),
         })),

@@ -24,6 +24,7 @@ tests! {
         an_await_is_interrupted_at_once,
         many_interrupts_at_once_are_few_for_the_code,
         an_interrupt_reaches_input,
+        a_second_interrupt_reaches_code_that_has_caught_the_first,
     ]
 }
 
@@ -208,4 +209,17 @@ async fn a_cell_after_a_timeout_never_sees_its_interrupt(lab: &Lab) {
         assert_eq!(cell.state, State::Kept, "round {round}");
         is_clean(&session, round).await;
     }
+}
+
+async fn a_second_interrupt_reaches_code_that_has_caught_the_first(lab: &Lab) {
+    let session = lab.session().await;
+    let code = "import time\nprint('begun', flush=True)\ntry: time.sleep(60)\n\
+                except KeyboardInterrupt: print('caught', flush=True)\ntime.sleep(60)";
+    let running = Following::until(&session, code, "begun").await;
+    session.interrupt().await.expect("it is taken");
+    let running = running.until_printed("caught").await;
+    let begun = Instant::now();
+    session.interrupt().await.expect("it is taken");
+    assert_eq!(running.finish().await.status, Status::Interrupted);
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }

@@ -13,6 +13,7 @@ tests! {
         a_signal_is_told,
         arguments_environment_directory_and_input_arrive_as_they_are,
         input_is_empty_unless_given,
+        an_input_of_nothing_ends_at_once,
         a_long_input_passes_a_script_that_reads_slowly,
         a_script_and_a_cell_run_at_the_same_time,
         what_a_script_prints_is_seen_while_it_runs,
@@ -103,6 +104,12 @@ async fn arguments_environment_directory_and_input_arrive_as_they_are(lab: &Lab)
 async fn input_is_empty_unless_given(lab: &Lab) {
     let session = lab.session().await;
     assert_eq!(said(&session, "cat; read line; echo $?").await, "1\n");
+}
+
+async fn an_input_of_nothing_ends_at_once(lab: &Lab) {
+    let session = lab.session().await;
+    let outcome = session.run_shell("cat; echo done", Shell::Sh).stdin("").await.expect("the call goes well");
+    assert_eq!((outcome.status, outcome.stdout.text.as_str()), (ScriptStatus::Exited(0), "done\n"));
 }
 
 async fn a_long_input_passes_a_script_that_reads_slowly(lab: &Lab) {

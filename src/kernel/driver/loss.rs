@@ -11,6 +11,7 @@ use crate::error::{Error, Kind};
 use crate::execution::{Death, Rung, State, Status};
 use crate::kernel::connection::Received;
 use crate::kernel::container::Container;
+use crate::kernel::running::Running;
 use crate::transport::{BridgeEvent, Channel, ChannelEnd, KernelExit};
 
 /// After the kernel's end, what it had already sent is read for at most this long.
@@ -50,7 +51,8 @@ impl<C: Container> Driver<C> {
         let death = death(exit);
         tracing::info!(?death, "the kernel died");
         self.drain().await;
-        let wanted = self.running.as_ref().is_some_and(|running| running.collector.asks_exit());
+        let ended = |running: &Running| running.collector.asks_exit() || running.is_complete();
+        let wanted = self.running.as_ref().is_some_and(ended);
         self.replace_kernel((!wanted).then_some(Status::KernelDied(death)), None).await
     }
 
@@ -65,6 +67,13 @@ impl<C: Container> Driver<C> {
                         && parsed.parent_id() == Some(running.id.as_str())
                     {
                         running.iopub(&parsed);
+                    }
+                }
+                Received::Message(Channel::Shell, parsed) => {
+                    if let Some(running) = &mut self.running
+                        && parsed.parent_id() == Some(running.id.as_str())
+                    {
+                        running.reply(&parsed);
                     }
                 }
                 Received::Message(..) => {}

@@ -24,7 +24,7 @@ const KERNEL_WAIT: Duration = Duration::from_secs(3);
 impl<C: Container> Driver<C> {
     pub(super) async fn relink(&mut self) -> Result<(), End> {
         let until = Instant::now() + RELINK_WAIT;
-        let interrupted = self.interrupt.take().is_some();
+        let interrupted = self.interrupt.take().is_some_and(|interrupt| !interrupt.is_taken());
         self.asked.clear();
         loop {
             let (bridge, hello) = match reach(&self.container, until).await {
