@@ -201,6 +201,8 @@ impl<C: Container> Driver<C> {
     async fn command(&mut self, command: Option<Command>) -> Result<(), End> {
         match command {
             Some(Command::Run(cell)) => {
+                // Those whose callers have gone never run, and take no room.
+                self.queue.retain(|cell| !(cell.reply.is_closed() && cell.on_drop == super::OnDrop::Interrupt));
                 if self.queue.len() < QUEUE {
                     self.queue.push_back(cell);
                 } else {

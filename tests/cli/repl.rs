@@ -175,7 +175,7 @@ fn the_screen_is_safe_from_the_container() {
     terminal.ends_with("In [5]:");
     terminal.write("qq");
     terminal.press("Tab");
-    terminal.ends_with("In [5]: qq");
+    terminal.ends_with("In [5]: qq\nNO RECORDS FOUND");
     assert!(terminal.screen().contains("In [1]:"), "{}", terminal.screen());
     assert!(!terminal.title().contains("pwned"));
 }
