@@ -70,7 +70,7 @@ async fn a_dropped_upload_leaves_nothing(lab: &Lab) {
 async fn a_dropped_download_leaves_nothing(lab: &Lab) {
     let session = lab.session().await;
     let files = session.files();
-    session.good("import os\nos.mkdir('out')\nfor n in range(3): open(f'out/{n}', 'wb').write(bytes(4 << 20))").await;
+    session.good("import os\nos.mkdir('out')\nfor n in range(3): open(f'out/{n}', 'wb').write(bytes(16 << 20))").await;
     let host = tempfile::tempdir().expect("a directory");
     for path in ["out", "out/1"] {
         let begun = Arc::new(tokio::sync::Notify::new());
