@@ -117,6 +117,8 @@ impl IntoFuture for Download {
                         attempt: &runs,
                     };
                     receiving.all().await?;
+                    // Where there was always something to read, this is the first chance to see that nobody waits any more.
+                    tokio::task::yield_now().await;
                     receiving.staging.commit().map_err(|error| unusable(&runs, error))?;
                     Ok(receiving.account.transfer)
                 };

@@ -126,8 +126,10 @@ where
     let (mut sender, receiver) = oneshot::channel();
     thread(programs, move || async move {
         let result = tokio::select! {
-            result = operation() => result,
+            biased;
+            // First: an operation that always has something to read uses up what a turn allows, and nothing is left to see this with.
             () = sender.closed() => return,
+            result = operation() => result,
         };
         let _ = sender.send(result);
     });
