@@ -15,6 +15,8 @@ const HEAD: usize = 16 << 10;
 const TAIL: usize = 48 << 10;
 /// Longer pictures, in base64, are named, not shown.
 const LONGEST_PICTURE: usize = 8 << 20;
+/// Of a longer MIME type, which the code makes up, the head is shown.
+const LONGEST_TYPE: usize = 256;
 
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 const SVG: &str = "image/svg+xml";
@@ -56,7 +58,10 @@ fn representation(bundle: &MimeBundle) -> Markup {
     }
     match bundle.data.iter().next() {
         Some((_, value @ (Value::Object(_) | Value::Array(_)))) => preformatted("result", &format!("{value:#}")),
-        Some((mime, _)) => html! { p.left-out { (mime) ", which this page does not show" } },
+        Some((mime, _)) => {
+            let mime = mime.split_at(mime.floor_char_boundary(LONGEST_TYPE)).0;
+            html! { p.left-out { (mime) ", which this page does not show" } }
+        }
         None => html! {},
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use cellblock::{Event, MimeBundle, Output, ScriptEvent};
+use serde_json::{Map, Value};
 
 use super::run::Happening;
 
@@ -85,24 +86,28 @@ impl Live {
 
     fn push(&mut self, output: Output, display_id: Option<String>) {
         self.clear_if_pending();
-        let size = size(&output);
+        let size = size(&output) + display_id.as_ref().map_or(0, String::len);
         self.bytes += size;
         self.shown.push_back(Shown { output, display_id, size });
         self.bound();
     }
 
     fn update(&mut self, new: &MimeBundle, id: &str) {
-        for Shown { output, display_id, size } in &mut self.shown {
-            if display_id.as_deref() == Some(id)
-                && let Output::DisplayData(bundle) | Output::ExecuteResult { bundle, .. } = output
-            {
+        let is_meant = |shown: &Shown| shown.display_id.as_deref() == Some(id);
+        let size = size_of_bundle(new) + id.len();
+        let size_then = |shown: &Shown| if is_meant(shown) { size } else { shown.size };
+        self.bytes = self.shown.iter().map(size_then).sum();
+        // One display may be shown many times: room is made before it is copied.
+        while self.bytes > MOST_BYTES {
+            let Some(oldest) = self.shown.pop_front() else { break };
+            self.bytes -= size_then(&oldest);
+        }
+        for shown in self.shown.iter_mut().filter(|shown| is_meant(shown)) {
+            if let Output::DisplayData(bundle) = &mut shown.output {
                 bundle.clone_from(new);
-                let now = self::size(output);
-                self.bytes = self.bytes - *size + now;
-                *size = now;
+                shown.size = size;
             }
         }
-        self.bound();
     }
 
     fn bound(&mut self) {
@@ -128,11 +133,33 @@ impl Live {
 pub(super) fn size(output: &Output) -> usize {
     match output {
         Output::Stream { text, .. } => text.len(),
-        Output::DisplayData(bundle) | Output::ExecuteResult { bundle, .. } => {
-            let value = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string().len(), str::len);
-            bundle.data.values().chain(bundle.metadata.values()).map(value).sum()
+        Output::DisplayData(bundle) | Output::ExecuteResult { bundle, .. } => size_of_bundle(bundle),
+        Output::Error(error) => {
+            error.ename.len() + error.evalue.len() + error.traceback.iter().map(|line| NODE + line.len()).sum::<usize>()
         }
-        Output::Error(error) => error.evalue.len() + error.traceback.iter().map(String::len).sum::<usize>(),
+        _ => 0,
+    }
+}
+
+/// About what a value, a key or a line takes beside its text.
+const NODE: usize = 56;
+/// A map has room for so many members from its first one on.
+const LEAST_MEMBERS: usize = 11;
+
+/// A bundle's keys are the code's own, as its values are, and small values take more memory than text.
+pub(super) fn size_of_bundle(bundle: &MimeBundle) -> usize {
+    members(&bundle.data) + members(&bundle.metadata)
+}
+
+fn members(map: &Map<String, Value>) -> usize {
+    map.iter().map(|(key, value)| NODE + key.len() + size_of_value(value)).sum()
+}
+
+fn size_of_value(value: &Value) -> usize {
+    NODE + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size_of_value).sum(),
+        Value::Object(map) => LEAST_MEMBERS * NODE + members(map),
         _ => 0,
     }
 }
@@ -175,6 +202,37 @@ mod tests {
         assert!(live.bytes <= MOST_BYTES && live.shown.len() <= MOST_OUTPUTS);
         assert_eq!(live.bytes, live.shown.iter().map(|shown| size(&shown.output)).sum::<usize>());
         assert!(texts(&live).contains(&"1999\n".to_owned()));
+    }
+
+    #[test]
+    fn what_is_long_in_keys_or_much_in_small_values_takes_no_more_than_its_room() {
+        let raw = |data: Value| {
+            let mut bundle = MimeBundle::default();
+            bundle.data = data.as_object().cloned().unwrap_or_default();
+            Event::Display { bundle, display_id: None }
+        };
+        let mut live = Live::default();
+        for round in 0..20 {
+            live.event(&raw(serde_json::json!({ format!("{round}{}", "k".repeat(1_000_000)): "" })));
+        }
+        assert!(live.shown.len() <= 4, "{}", live.shown.len());
+        live.event(&raw(serde_json::json!({ "a": vec![serde_json::json!({ "": 0 }); 10_000] })));
+        assert!(live.shown.is_empty(), "ten thousand maps take more than 4 MiB");
+    }
+
+    #[test]
+    fn an_update_of_a_display_that_is_shown_often_takes_no_more_than_its_room() {
+        let mut live = Live::default();
+        for _ in 0..MOST_OUTPUTS {
+            live.event(&display("small", Some("bar")));
+        }
+        let update =
+            |size: usize| Event::UpdateDisplay { bundle: bundle(&"x".repeat(size)), display_id: "bar".to_owned() };
+        live.event(&update(1_000_000));
+        assert_eq!(live.shown.len(), 4);
+        assert!(live.bytes <= MOST_BYTES && live.shown.iter().map(|shown| shown.size).sum::<usize>() == live.bytes);
+        live.event(&update(2 * MOST_BYTES));
+        assert_eq!((live.shown.len(), live.bytes), (0, 0));
     }
 
     #[test]

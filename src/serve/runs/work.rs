@@ -175,5 +175,6 @@ fn size_of_block(block: &BlockOutcome) -> usize {
 
 fn size(execution: &Execution) -> usize {
     let outputs: usize = execution.outputs.iter().map(super::live::size).sum();
-    execution.stdout.text.len() + execution.stderr.text.len() + outputs
+    let result = execution.result.as_ref().map_or(0, super::live::size_of_bundle);
+    execution.stdout.text.len() + execution.stderr.text.len() + outputs + result
 }
