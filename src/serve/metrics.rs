@@ -16,7 +16,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Request {
-    method: String,
+    method: &'static str,
     /// The route, not the path: there are few of them, and no identifiers in them.
     route: String,
     status: u16,
@@ -67,8 +67,8 @@ impl Metrics {
         metrics
     }
 
-    pub(crate) fn request(&self, method: &str, route: &str, status: u16) {
-        let labels = Request { method: method.to_owned(), route: route.to_owned(), status };
+    pub(crate) fn request(&self, method: &'static str, route: &str, status: u16) {
+        let labels = Request { method, route: route.to_owned(), status };
         self.requests.get_or_create(&labels).inc();
     }
 
