@@ -47,6 +47,8 @@ async fn limits_can_be_tightened_and_not_loosened() {
         json!({"pids": 100_000}),
         json!({"life_seconds": 1e9}),
         json!({"idle_seconds": 0}),
+        json!({"idle_seconds": 0.5}),
+        json!({"life_seconds": 0.000_001}),
         json!({"identifier": ""}),
         json!({"env": {"": "x"}}),
         json!({"image": "another"}),

@@ -69,10 +69,10 @@ pub(super) struct NewSession {
     #[schema(exclusive_minimum = 0)]
     timeout_seconds: Option<f64>,
     /// It ends after this long without a call.
-    #[schema(exclusive_minimum = 0)]
+    #[schema(minimum = 1)]
     idle_seconds: Option<f64>,
     /// It ends this long after it was given out.
-    #[schema(exclusive_minimum = 0)]
+    #[schema(minimum = 1)]
     life_seconds: Option<f64>,
 }
 

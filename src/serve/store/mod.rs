@@ -104,7 +104,8 @@ impl Store {
             let mut outcome = {
                 let mut sessions = self.lock();
                 match sessions.get(identifier) {
-                    Some(Slot::Ready(entry)) if !entry.is_over() => {
+                    // One that was made for this call is its own, also where it is over at once: else there would be no end of making.
+                    Some(Slot::Ready(entry)) if made || !entry.is_over() => {
                         let made_in = made.then(|| begun.elapsed());
                         return Ok(Opened { held: entry.hold(), made_in });
                     }

@@ -36,6 +36,8 @@ impl Options {
         at_most("pids", self.pids, server.ceiling.pids)?;
         let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
         at_most("timeout_seconds", seconds(self.timeout), server.timeout.as_secs_f64())?;
+        at_least_a_second("idle_seconds", self.idle)?;
+        at_least_a_second("life_seconds", self.life)?;
         at_most("idle_seconds", seconds(self.idle), server.life.as_secs_f64())?;
         at_most("life_seconds", seconds(self.life), server.life.as_secs_f64())
     }
@@ -54,6 +56,13 @@ impl Options {
             builder = builder.env(name, value);
         }
         builder
+    }
+}
+
+fn at_least_a_second(what: &str, asked: Option<Duration>) -> Result<(), Refusal> {
+    match asked {
+        Some(asked) if asked < Duration::from_secs(1) => Err(Refusal::invalid(format!("`{what}` must be at least 1"))),
+        _ => Ok(()),
     }
 }
 
