@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 
+use crate::serve::page;
 use crate::serve::refusal::{Code, Refusal};
 
 /// The names that this server goes by, and the origins of other pages that may call it.
@@ -20,7 +21,8 @@ impl Site {
         Self { hosts: lower(hosts), origins: lower(origins) }
     }
 
-    /// Refuses what another site's page can send: DNS rebinding needs a name in `Host`, and a page tells its own `Origin`.
+    /// Refuses what another site's page can send: DNS rebinding needs a name in `Host`, and a page tells its own `Origin`, or, where
+    /// it wants no answer, its browser tells that it is another's. A link may lead to our own page, and to nothing else.
     pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
         let refused = |message: String| Err(Refusal::new(Code::Forbidden, message));
         let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
@@ -30,6 +32,9 @@ impl Site {
             return refused(format!("this server does not go by the name {host:?}: `--allow-host` adds one"));
         }
         match text(header::ORIGIN).map(str::to_ascii_lowercase) {
+            None if is_of_another_site(headers) && !page::guards(uri.path()) => {
+                refused("pages of other sites may not call this server".to_owned())
+            }
             None => Ok(()),
             Some(origin) if self.origins.contains(&origin) => Ok(()),
             Some(origin) if origin.split_once("://").is_some_and(|(_, site)| site == host) => Ok(()),
@@ -47,6 +52,11 @@ impl Site {
         };
         name == "localhost" || name.parse::<IpAddr>().is_ok() || self.hosts.iter().any(|known| known == name)
     }
+}
+
+/// By a browser's word, which no page can change.
+fn is_of_another_site(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site" || site == "same-site")
 }
 
 #[cfg(test)]
@@ -74,6 +84,23 @@ mod tests {
             ["", "evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", "box.example.evil", "[::1"]
         {
             assert!(!check(bad, None), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_picture_in_another_sites_page_opens_no_session() {
+        let check = |from: &'static str, path: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("localhost:8080"));
+            headers.insert("sec-fetch-site", HeaderValue::from_static(from));
+            Site::default().check(&headers, &Uri::from_static(path)).is_ok()
+        };
+        for from in ["cross-site", "same-site"] {
+            assert!(!check(from, "/files?identifier=a&api-version=2024-02-02-preview"), "{from}");
+            assert!(check(from, "/") && check(from, "/live/0"), "{from}");
+        }
+        for from in ["same-origin", "none"] {
+            assert!(check(from, "/files"), "{from}");
         }
     }
 
