@@ -19,12 +19,16 @@ mod status;
 mod units;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 pub(super) use self::login::Logins;
 pub(super) use self::meter::Meter;
 use super::server::State;
+
+/// Everybody may send one.
+const LONGEST_LOGIN: usize = 4 << 10;
 
 pub(super) fn router(state: &State) -> Router<State> {
     Router::new()
@@ -36,7 +40,7 @@ pub(super) fn router(state: &State) -> Router<State> {
         .route("/live/{id}/stop", post(session::stop))
         .route("/logout", post(login::log_out))
         .route_layer(from_fn_with_state(state.clone(), login::guard))
-        .route("/login", get(login::form).post(login::log_in))
+        .route("/login", get(login::form).post(login::log_in).layer(DefaultBodyLimit::max(LONGEST_LOGIN)))
 }
 
 /// Whether the page looks itself at who asks for this path.
