@@ -100,7 +100,7 @@ pub(crate) struct ServeArgs {
     /// The most requests a second [default: no limit]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     max_rate: Option<u32>,
-    /// How long a client may take for a request's head, and between two parts of its body
+    /// How long a client may take for a request's head, between two parts of its body, and until it reads more of an answer
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "30s", help_heading = "Limits")]
     client_timeout: Duration,
     /// How long running executions may go on when the server is told to end

@@ -75,6 +75,6 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Requests a second, of all clients together.
     pub(crate) rate: Option<u32>,
-    /// How long a client may take for a request's head, and between two parts of its body.
+    /// How long a client may take for a request's head, between two parts of its body, and until it reads more of an answer.
     pub(crate) patience: Duration,
 }

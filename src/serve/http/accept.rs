@@ -19,6 +19,8 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
+use super::patient::Patient;
+
 /// A failed accept, such as for want of descriptors, is tried again after this.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -27,7 +29,7 @@ pub(crate) struct Acceptor {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) router: Router,
-    /// How long a request's head, or a TLS handshake, may take, and a connection may be idle.
+    /// How long a request's head, or a TLS handshake, may take, how long a connection may be idle, and how long a client may read nothing of its answer.
     pub(crate) patience: Duration,
     /// Shared by all addresses.
     pub(crate) connections: Arc<Semaphore>,
@@ -87,7 +89,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
         .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        .serve_connection(TokioIo::new(Patient::new(stream, patience)), TowerToHyperService::new(service));
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "a connection ended early");
     }

@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod auth;
 pub(crate) mod observe;
+mod patient;
 pub(crate) mod rate;
 pub(crate) mod site;
 pub(crate) mod tls;
