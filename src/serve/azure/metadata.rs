@@ -34,8 +34,10 @@ pub(super) async fn get(
     OriginalUri(uri): OriginalUri,
 ) -> Result<Json<Value>, Refusal> {
     Version::of(&Query::parse(&uri)?)?.at_least(Version::SESSIONS, "metadata")?;
-    let metadata = state.metadata.get_or_try_init(|| ask(&state)).await?;
-    Ok(Json(metadata.clone()))
+    // Whoever has asked may go away: the session would be left over.
+    let asked = tokio::spawn(async move { state.metadata.get_or_try_init(|| ask(&state)).await.cloned() });
+    let metadata = asked.await.map_err(|_| Refusal::new(Code::Internal, "the image could not be asked"))?;
+    metadata.map(Json)
 }
 
 async fn ask(state: &State) -> Result<Value, Refusal> {

@@ -243,6 +243,7 @@ impl Store {
 
     /// A session that nobody else gets; the caller ends it.
     pub(crate) async fn spare(&self) -> Result<Session, Refusal> {
+        self.admit(self.lock().len())?;
         self.starter.start(&Options::default()).await
     }
 
