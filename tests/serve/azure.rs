@@ -141,6 +141,29 @@ async fn an_asynchronous_execution_is_polled_until_it_has_ended() {
 }
 
 #[tokio::test]
+async fn a_later_look_at_an_execution_gets_its_result_in_the_form_that_was_asked() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    let code = json!({
+        "code": "print('x' * 100); 'done'", "executionType": "Asynchronous",
+        "outputStreamsMaxLength": 10, "returnJupyterFormatExecutionResult": true,
+    });
+    let response = server.executions("a", NEWEST, &code).send().await.unwrap();
+    let location = response.headers()["operation-location"].to_str().unwrap().to_owned();
+    eventually("it has ended", || async { answer(server.get(&location)).await.1["status"] == "Succeeded" }).await;
+    let (_, synchronous) = {
+        let mut code = code.clone();
+        code["executionType"] = json!("Synchronous");
+        answer(server.executions("a", NEWEST, &code)).await
+    };
+    let (_, later) = answer(server.get(&location)).await;
+    assert_eq!(synchronous["result"]["executionResult"], "'done'", "as Jupyter writes it");
+    for part in ["executionResult", "stdout"] {
+        assert_eq!(later["result"][part], synchronous["result"][part]);
+    }
+    assert!(later["result"]["stdout"].as_str().unwrap().len() < 100, "{later}");
+}
+
+#[tokio::test]
 async fn streams_are_cut_since_the_version_that_cuts_them() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     let long = |extra: Value| {

@@ -8,7 +8,7 @@ use cellblock::Shell;
 use serde_json::{Map, Value};
 
 use crate::serve::refusal::{Code, Refusal};
-use crate::serve::runs::Work;
+use crate::serve::runs::{Form, Work};
 
 /// An execute request.
 #[derive(Debug)]
@@ -16,9 +16,7 @@ pub(super) struct Call {
     pub(super) work: Work,
     pub(super) asynchronous: bool,
     pub(super) timeout: Duration,
-    /// Where to cut the streams, if the request says.
-    pub(super) cut_at: Option<usize>,
-    pub(super) jupyter_result: bool,
+    pub(super) form: Form,
 }
 
 impl Call {
@@ -41,8 +39,10 @@ impl Call {
             work: work(&fields)?,
             asynchronous: fields.word("executionType", &["synchronous", "asynchronous"])? == Some("asynchronous"),
             timeout: seconds.map_or(longest, Duration::from_secs).min(longest),
-            cut_at: fields.whole("outputStreamsMaxLength")?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
-            jupyter_result: fields.flag("returnJupyterFormatExecutionResult")? || fields.flag("returnJupyterFormat")?,
+            form: Form {
+                cut_at: fields.whole("outputStreamsMaxLength")?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
+                jupyter: fields.flag("returnJupyterFormatExecutionResult")? || fields.flag("returnJupyterFormat")?,
+            },
         })
     }
 }
@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn options_are_read_and_the_time_is_bounded() {
         let call = parse(&json!({"code": "", "executionType": "Asynchronous", "timeoutInSeconds": 100, "outputStreamsMaxLength": 9, "returnJupyterFormat": true})).unwrap();
-        assert!(call.asynchronous && call.jupyter_result);
-        assert_eq!((call.timeout, call.cut_at), (Duration::from_secs(100), Some(9)));
+        assert!(call.asynchronous && call.form.jupyter);
+        assert_eq!((call.timeout, call.form.cut_at), (Duration::from_secs(100), Some(9)));
         assert_eq!(parse(&json!({"code": "", "timeoutInSeconds": 100_000})).unwrap().timeout, LONGEST);
     }
 

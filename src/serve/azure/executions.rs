@@ -18,7 +18,7 @@ use crate::serve::body;
 use crate::serve::identifier::Identifier;
 use crate::serve::query::Query;
 use crate::serve::refusal::Refusal;
-use crate::serve::runs::{End, Outcome, Record};
+use crate::serve::runs::{End, Form, Outcome, Record};
 use crate::serve::server::State;
 
 const OPERATION_LOCATION: HeaderName = HeaderName::from_static("operation-location");
@@ -46,20 +46,6 @@ struct Answer {
     execution_time_in_milliseconds: u64,
 }
 
-/// How results are written: the request, or its version, says.
-#[derive(Debug, Clone, Copy)]
-struct Style {
-    cut_at: Option<usize>,
-    jupyter: bool,
-}
-
-impl Style {
-    fn of(version: Version, call: Option<&Call>) -> Self {
-        let cut_at = call.and_then(|call| call.cut_at).or((version >= Version::CUT_STREAMS).then_some(streams::CUT_AT));
-        Self { cut_at, jupyter: call.is_some_and(|call| call.jupyter_result) }
-    }
-}
-
 pub(super) async fn create(
     Extracted(state): Extracted<State>,
     OriginalUri(uri): OriginalUri,
@@ -75,7 +61,6 @@ pub(super) async fn create(
     if !call.work.is_cell() {
         version.at_least(Version::SESSIONS, "shellCommand")?;
     }
-    let style = Style::of(version, Some(&call));
     let asynchronous = call.asynchronous;
     let begun = run::begin(&state, &identifier, &headers, call).await?;
     let mut response = begun.headers();
@@ -89,7 +74,7 @@ pub(super) async fn create(
         if finish.as_mut().now_or_never().is_none() {
             tokio::spawn(finish);
         }
-        let mut resource = resource(&record, &identifier, style);
+        let mut resource = resource(&record, &identifier, version);
         "Running".clone_into(&mut resource.status);
         resource.result = None;
         return Ok((response, Json(resource)).into_response());
@@ -97,7 +82,7 @@ pub(super) async fn create(
     if let Outcome::Cell(execution) = begun.finish().await? {
         run::add_times(&mut response, &execution);
     }
-    Ok((response, Json(resource(&record, &identifier, style))).into_response())
+    Ok((response, Json(resource(&record, &identifier, version))).into_response())
 }
 
 pub(super) async fn get(
@@ -111,7 +96,7 @@ pub(super) async fn get(
     let identifier = query.identifier()?;
     let id = path.0.iter().find(|(name, _)| name == "id").map(|(_, id)| id.as_str()).unwrap_or_default();
     let record = state.store.find(&identifier)?.history.get(id)?;
-    Ok(Json(resource(&record, &identifier, Style::of(version, None))).into_response())
+    Ok(Json(resource(&record, &identifier, version)).into_response())
 }
 
 /// Where to ask for the result: below the address that was asked, with its query.
@@ -120,7 +105,10 @@ fn location(uri: &Uri, id: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("{path}/{id}?{}", uri.query().unwrap_or_default())).ok()
 }
 
-fn resource(record: &Record, identifier: &Identifier, style: Style) -> Resource {
+fn resource(record: &Record, identifier: &Identifier, version: Version) -> Resource {
+    // What the request does not say, the version of whoever asks does.
+    let cut_at = record.form.cut_at.or((version >= Version::CUT_STREAMS).then_some(streams::CUT_AT));
+    let form = Form { cut_at, ..record.form };
     let mut error = None;
     let (status, result) = match record.end() {
         None if record.started().is_some() => ("Running".to_owned(), None),
@@ -132,7 +120,7 @@ fn resource(record: &Record, identifier: &Identifier, style: Style) -> Resource 
         }
         Some(End::Done(Outcome::Cell(execution))) => {
             let status = if execution.is_ok() { "Succeeded" } else { "Failed" };
-            (status.to_owned(), Some(of_cell(&execution, style)))
+            (status.to_owned(), Some(of_cell(&execution, form)))
         }
         // Our own API's, which this one has no words for.
         Some(End::Done(outcome @ Outcome::Blocks(..))) => {
@@ -140,9 +128,7 @@ fn resource(record: &Record, identifier: &Identifier, style: Style) -> Resource 
             (status.to_owned(), Some(nothing(String::new())))
         }
         // A shell's status is its exit code.
-        Some(End::Done(Outcome::Script(outcome))) => {
-            (outcome.exit_code().to_string(), Some(of_script(&outcome, style)))
-        }
+        Some(End::Done(Outcome::Script(outcome))) => (outcome.exit_code().to_string(), Some(of_script(&outcome, form))),
     };
     Resource {
         id: record.id.to_string(),
@@ -154,21 +140,21 @@ fn resource(record: &Record, identifier: &Identifier, style: Style) -> Resource 
     }
 }
 
-fn of_cell(execution: &Execution, style: Style) -> Answer {
-    let value = match (execution.is_ok(), style.jupyter) {
+fn of_cell(execution: &Execution, form: Form) -> Answer {
+    let value = match (execution.is_ok(), form.jupyter) {
         (false, _) => value::null(),
         (true, true) => value::jupyter(execution),
         (true, false) => value::of(execution),
     };
     Answer {
-        stdout: cut(execution.stdout.text.clone(), style),
-        stderr: cut(streams::stderr(execution), style),
+        stdout: cut(execution.stdout.text.clone(), form),
+        stderr: cut(streams::stderr(execution), form),
         execution_result: Some(value),
         execution_time_in_milliseconds: run::milliseconds(execution.timing.total),
     }
 }
 
-fn of_script(outcome: &ScriptOutcome, style: Style) -> Answer {
+fn of_script(outcome: &ScriptOutcome, form: Form) -> Answer {
     let mut stderr = outcome.stderr.text.clone();
     match &outcome.status {
         ScriptStatus::Exited(_) | ScriptStatus::Signaled(_) => {}
@@ -176,8 +162,8 @@ fn of_script(outcome: &ScriptOutcome, style: Style) -> Answer {
         _ => stderr.push_str(streams::ABORTED),
     }
     Answer {
-        stdout: cut(outcome.stdout.text.clone(), style),
-        stderr: cut(stderr, style),
+        stdout: cut(outcome.stdout.text.clone(), form),
+        stderr: cut(stderr, form),
         execution_result: None,
         execution_time_in_milliseconds: run::milliseconds(outcome.timing.total),
     }
@@ -187,8 +173,8 @@ fn nothing(stderr: String) -> Answer {
     Answer { stdout: String::new(), stderr, execution_result: Some(value::null()), execution_time_in_milliseconds: 0 }
 }
 
-fn cut(text: String, style: Style) -> String {
-    match style.cut_at {
+fn cut(text: String, form: Form) -> String {
+    match form.cut_at {
         Some(most) => streams::cut(text, most),
         None => text,
     }

@@ -32,7 +32,8 @@ pub(super) async fn begin(
         })?,
     };
     let opened = state.store.open(identifier).await?;
-    let request = Request { id, work: call.work, timeout: call.timeout, asynchronous: call.asynchronous };
+    let request =
+        Request { id, work: call.work, timeout: call.timeout, asynchronous: call.asynchronous, form: call.form };
     Ok(Begun { run: Run::begin(&state.store, opened.held, request)?, made_in: opened.made_in })
 }
 

@@ -11,7 +11,7 @@ use super::path::{Named, SessionPath};
 use super::schema::{ExecutionList, HowPython, NewBlocks, NewExecution, NewScript, Problem, RecordedExecution, span};
 use super::{body, outcome, stream};
 use crate::serve::refusal::Refusal;
-use crate::serve::runs::{ExecutionId, Request, Run, Work};
+use crate::serve::runs::{ExecutionId, Form, Request, Run, Work};
 use crate::serve::server::State;
 
 /// Runs a cell. By `Accept`: the execution in full, or its events as they come (`text/event-stream`, `application/x-ndjson`).
@@ -99,7 +99,7 @@ async fn run(
     let held = state.store.find(&named.identifier)?;
     let longest = state.store.config().timeout;
     let timeout = timeout.or(held.timeout).unwrap_or(longest).min(longest);
-    let request = Request { id: ExecutionId::random(), work, timeout, asynchronous: false };
+    let request = Request { id: ExecutionId::random(), work, timeout, asynchronous: false, form: Form::default() };
     stream::answer(Run::begin(&state.store, held, request)?, headers).await
 }
 

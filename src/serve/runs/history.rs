@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::id::ExecutionId;
 use super::live::Live;
 use super::run::Happening;
-use super::work::{Outcome, Request, Work};
+use super::work::{Form, Outcome, Request, Work};
 use crate::serve::refusal::{Code, Refusal};
 
 /// How many ended executions are remembered, and how many bytes of them in all.
@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 16 << 20;
 #[derive(Debug, Clone)]
 pub(crate) enum End {
     Done(Outcome),
-    /// Whoever had asked for it went away: it was interrupted, or never ran.
+    /// It was interrupted, or whoever had asked for it went away before it ran.
     Canceled,
     Failed(Refusal),
 }
@@ -34,6 +34,8 @@ pub(crate) struct Record {
     pub(crate) id: ExecutionId,
     pub(crate) asynchronous: bool,
     pub(crate) work: Work,
+    /// Also whoever asks later gets the result so.
+    pub(crate) form: Form,
     pub(crate) submitted: SystemTime,
     started: OnceLock<SystemTime>,
     live: Mutex<Live>,
@@ -130,6 +132,7 @@ impl History {
             id: request.id,
             asynchronous: request.asynchronous,
             work: request.work,
+            form: request.form,
             submitted: SystemTime::now(),
             started: OnceLock::new(),
             live: Mutex::default(),
@@ -252,6 +255,7 @@ mod tests {
             work: Work::Cell(code.to_owned()),
             timeout: Duration::from_secs(1),
             asynchronous: false,
+            form: Form::default(),
         };
         history.begin(request, 100).unwrap()
     }

@@ -9,4 +9,4 @@ mod work;
 pub(crate) use self::history::{End, History, Record};
 pub(crate) use self::id::ExecutionId;
 pub(crate) use self::run::{Happening, Run};
-pub(crate) use self::work::{Outcome, Request, Work};
+pub(crate) use self::work::{Form, Outcome, Request, Work};

@@ -20,6 +20,15 @@ pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) timeout: Duration,
     pub(crate) asynchronous: bool,
+    pub(crate) form: Form,
+}
+
+/// How the result is to be written, where the request says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Form {
+    /// Where to cut the streams.
+    pub(crate) cut_at: Option<usize>,
+    pub(crate) jupyter: bool,
 }
 
 /// What is to run.
