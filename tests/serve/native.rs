@@ -187,6 +187,24 @@ async fn the_document_names_every_operation() {
 }
 
 #[tokio::test]
+async fn an_interrupt_ends_a_block_of_a_shell() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "x = 40").await;
+    let message = json!({"message": "```bash\ntouch begun; sleep 1000\n```"});
+    let ended = tokio::spawn(post(&server, "/v1/sessions/a/blocks", &message).send());
+    eventually("the block runs", || async {
+        server.get("/v1/sessions/a/files/begun").send().await.unwrap().status() == StatusCode::OK
+    })
+    .await;
+    let (status, _) = answer(server.request(Method::POST, "/v1/sessions/a/interrupt")).await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    assert_refused(&ended.await.unwrap().unwrap(), 409, "Conflict");
+    let (_, list) = answer(server.get("/v1/sessions/a/executions")).await;
+    assert_eq!(list["executions"].as_array().unwrap().last().unwrap()["state"], "canceled");
+    assert_eq!(server.execute("a", "x").await["result"], 40);
+}
+
+#[tokio::test]
 async fn the_blocks_of_a_message_are_carried_out() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     server.execute("a", "x = 40").await;

@@ -54,7 +54,7 @@ pub(super) fn cell(record: &Record) -> Markup {
             div.outputs {
                 @match &end {
                     None => @for shown in record.outputs() { (output(&shown)) },
-                    Some(End::Canceled) => p.note { "Whoever had asked for it went away." },
+                    Some(End::Canceled) => p.note { "It was interrupted, or whoever had asked for it went away." },
                     Some(End::Failed(refusal)) => p.note { (refusal.message()) },
                     Some(End::Done(Outcome::Cell(execution))) => (of_cell(execution)),
                     Some(End::Done(Outcome::Script(script))) => (of_script(script)),

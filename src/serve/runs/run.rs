@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,13 @@ pub(crate) enum BlocksEvent {
 enum Events {
     Cell(RunStream),
     Script(ScriptStream),
-    /// None once it has ended.
-    Blocks(Option<BoxFuture<'static, Result<BlocksOutcome, Error>>>),
+    Blocks(Blocks),
+}
+
+struct Blocks {
+    /// None once they have ended.
+    all: Option<BoxFuture<'static, Result<BlocksOutcome, Error>>>,
+    in_cell: Arc<AtomicBool>,
 }
 
 /// A stream of what happens. Dropped before its end, it interrupts what runs, and the session lives.
@@ -112,8 +118,16 @@ fn events(held: &Held, request: &Request) -> Events {
         Work::Program { argv, stdin } => (session.run_program(argv), stdin),
         Work::Blocks { blocks, policy, keep_going } => {
             let (session, blocks, policy, keep_going) = (session.clone(), blocks.clone(), policy.clone(), *keep_going);
-            let all = async move { session.run_blocks(&blocks, &policy).timeout(timeout).keep_going(keep_going).await };
-            return Events::Blocks(Some(all.boxed()));
+            let in_cell = Arc::new(AtomicBool::new(false));
+            let noted = Arc::clone(&in_cell);
+            let all = async move {
+                let all = session.run_blocks(&blocks, &policy).timeout(timeout).keep_going(keep_going);
+                all.on_event(move |event| {
+                    noted.store(matches!(event, cellblock::BlocksEvent::Cell(_)), Ordering::Release);
+                })
+                .await
+            };
+            return Events::Blocks(Blocks { all: Some(all.boxed()), in_cell });
         }
     };
     let script = script.timeout(timeout).on_drop(OnDrop::Interrupt);
@@ -147,10 +161,21 @@ impl Stream for Run {
     type Item = Result<Happening, Refusal>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.record().interrupt().was_asked(context)
-            && let Events::Script(script) = &self.events
-        {
-            script.interrupt();
+        if self.record().interrupt().was_asked(context) {
+            match &mut self.events {
+                Events::Script(script) => script.interrupt(),
+                // The kernel interrupts a cell of theirs, and their outcome says so. Nobody else reaches a script of theirs.
+                Events::Blocks(blocks) if !blocks.in_cell.load(Ordering::Acquire) && blocks.all.is_some() => {
+                    blocks.all = None;
+                    self.started.end(End::Canceled);
+                    let refusal = Refusal::new(
+                        Code::Conflict,
+                        "the blocks were interrupted: the session is unharmed, and what they had put out is not told",
+                    );
+                    return Poll::Ready(Some(Err(refusal)));
+                }
+                Events::Cell(_) | Events::Blocks(_) => {}
+            }
         }
         if matches!(self.events, Events::Blocks(_)) {
             // They tell nothing before their end.
@@ -164,7 +189,7 @@ impl Stream for Run {
             Events::Script(events) => {
                 events.poll_next_unpin(context).map(|next| next.map(|next| next.map(Happening::Script)))
             }
-            Events::Blocks(all) => match all {
+            Events::Blocks(Blocks { all, .. }) => match all {
                 None => Poll::Ready(None),
                 Some(running) => running.poll_unpin(context).map(|ended| {
                     *all = None;
