@@ -17,6 +17,8 @@ use crate::serve::Server;
 use crate::serve::config::{Certificate, Config, Limits, Sessions};
 use crate::serve::http::auth::Secret;
 
+/// The library takes a cell of a day, and a session of thirty.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 #[derive(Debug, Args)]
@@ -220,6 +222,16 @@ fn config(args: &ServeArgs) -> Result<Config> {
     };
     if args.container.shares_work_directory() {
         return Err(usage("`--workdir` would give all sessions the same directory"));
+    }
+    for (option, span, most) in [
+        ("--timeout", args.timeout, DAY),
+        ("--idle-timeout", args.idle_timeout, 30 * DAY),
+        // A session's container outlives its time here by what it may wait in the pool.
+        ("--max-life", args.max_life, 29 * DAY),
+    ] {
+        if span > most {
+            return Err(usage(&format!("`{option}` is at most {} h", most.as_secs() / 3600)));
+        }
     }
     if args.warm > args.max_sessions {
         return Err(usage("`--warm` is more than `--max-sessions`"));
