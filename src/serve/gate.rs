@@ -1,4 +1,4 @@
-//! What stands before every route: the site, the rate, the token.
+//! What stands before every route: the site, the token, the rate.
 
 use std::sync::Arc;
 
@@ -16,22 +16,38 @@ use super::refusal::{Code, Refusal};
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) site: Site,
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rates: Option<Rates>,
     pub(crate) tokens: Option<Vec<Secret>>,
+}
+
+/// How often callers may call who bear a token, and, apart from them, all others: nobody without one can take their turn.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    known: Rate,
+    others: Rate,
+}
+
+impl Rates {
+    pub(crate) fn new(per_second: u32) -> Self {
+        Self { known: Rate::new(per_second), others: Rate::new(per_second) }
+    }
 }
 
 impl Gate {
     fn check(&self, request: &Request) -> Result<(), Refusal> {
         self.site.check(request.headers(), request.uri())?;
-        if let Some(rate) = &self.rate {
-            rate.check()?;
+        let path = request.uri().path();
+        let known = self.tokens.as_ref().is_none_or(|tokens| auth::bears(request.headers(), tokens));
+        // Whoever watches over the server asks without a token, and has to get an answer also when others flood it.
+        if let Some(rates) = &self.rates
+            && path != "/health"
+        {
+            if known { rates.known.check() } else { rates.others.check() }?;
         }
-        match &self.tokens {
-            Some(tokens) if !is_open(request.uri().path()) && !auth::bears(request.headers(), tokens) => {
-                Err(Refusal::new(Code::Unauthorized, "a bearer token of this server is needed in `Authorization`"))
-            }
-            _ => Ok(()),
+        if known || is_open(path) {
+            return Ok(());
         }
+        Err(Refusal::new(Code::Unauthorized, "a bearer token of this server is needed in `Authorization`"))
     }
 }
 

@@ -19,10 +19,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use super::config::{Config, Limits};
-use super::gate::{self, Gate};
+use super::gate::{self, Gate, Rates};
 use super::http::accept::Acceptor;
 use super::http::auth::Secret;
-use super::http::rate::Rate;
 use super::http::site::Site;
 use super::http::{observe, tls};
 use super::metrics::Metrics;
@@ -73,8 +72,8 @@ impl Server {
         let Config { http, https, tokens, identity, hosts, origins, sessions, limits, shutdown_grace, keep } = config;
         let metrics = Arc::new(Metrics::new());
         let store = Store::new(sessions, keep.as_deref(), Arc::clone(&metrics))?;
-        let rate = limits.rate.map(Rate::new);
-        let gate = Arc::new(Gate { site: Site::new(&hosts, &origins), rate, tokens });
+        let rates = limits.rate.map(Rates::new);
+        let gate = Arc::new(Gate { site: Site::new(&hosts, &origins), rates, tokens });
         let (metadata, logins, meter) = (OnceCell::new(), Logins::new(), Meter::default());
         let state = State(Arc::new(Shared { store, gate, identity, limits, metadata, logins, meter }));
         let router = router(&state, metrics);

@@ -106,6 +106,20 @@ async fn a_rate_limit_refuses_what_is_past_it() {
     assert!(refused.headers().contains_key("retry-after"));
 }
 
+#[tokio::test]
+async fn callers_without_a_token_do_not_take_the_turn_of_those_with_one() {
+    let Some(server) = Server::start(&["--max-rate", "1"]) else { return };
+    let stranger =
+        async |path: &str| server.client.get(format!("{}{path}", server.address)).send().await.unwrap().status();
+    let mut refused = false;
+    for _ in 0..50 {
+        refused |= stranger("/v1/sessions").await == StatusCode::TOO_MANY_REQUESTS;
+    }
+    assert!(refused);
+    assert_eq!(stranger("/health").await, StatusCode::OK);
+    assert_eq!(server.get("/v1/sessions").send().await.unwrap().status(), StatusCode::OK);
+}
+
 /// A way to the engine that can be cut.
 struct Proxy {
     path: PathBuf,
