@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use cellblock::Session;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio::task::JoinSet;
 
 use super::entry::Lasts;
@@ -28,6 +28,8 @@ pub(super) struct Kept {
     server: String,
     found: Vec<Known>,
     changed: Notify,
+    /// A record is the sessions of one moment, written before that of a later one.
+    writing: Mutex<()>,
     _lock: File,
 }
 
@@ -77,8 +79,8 @@ impl Kept {
             Err(error) => return Err(error).with_context(|| format!("cannot read {place}/{RECORD}")),
         };
         let Record { server, sessions, .. } = record;
-        let changed = Notify::new();
-        Ok(Arc::new(Self { directory: directory.to_owned(), server, found: sessions, changed, _lock: lock }))
+        let (directory, changed, writing) = (directory.to_owned(), Notify::new(), Mutex::default());
+        Ok(Arc::new(Self { directory, server, found: sessions, changed, writing, _lock: lock }))
     }
 
     /// What the names of its sessions begin with.
@@ -108,14 +110,23 @@ impl Store {
 
     pub(super) async fn keep_record(self: Arc<Self>) {
         let Some(kept) = &self.kept else { return };
-        while !self.is_draining() {
+        loop {
             kept.changed.notified().await;
-            self.write_record().await;
+            let writing = kept.writing.lock().await;
+            // The last record is that of the store's end: what it lets go of is in no list.
+            if self.is_draining() {
+                return;
+            }
+            self.write_record_now(kept, &writing).await;
         }
     }
 
     pub(super) async fn write_record(&self) {
         let Some(kept) = &self.kept else { return };
+        self.write_record_now(kept, &kept.writing.lock().await).await;
+    }
+
+    async fn write_record_now(&self, kept: &Arc<Kept>, _writing: &MutexGuard<'_, ()>) {
         let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let sessions = self
             .list()
