@@ -54,6 +54,18 @@ async fn a_file_comes_in_is_seen_by_code_and_goes_out() {
 }
 
 #[tokio::test]
+async fn a_file_may_have_the_name_of_the_uploads_address() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    assert_eq!(upload(&server, "a").multipart(file("upload", "12")).send().await.unwrap().status(), StatusCode::OK);
+    let one = format!("/files/upload?identifier=a&api-version={NEW}");
+    let (status, body) = answer(server.get(&one)).await;
+    assert_eq!((status, &body["name"], &body["sizeInBytes"]), (StatusCode::OK, &json!("upload"), &json!(2)));
+    let gone = server.request(Method::DELETE, &one).send().await.unwrap();
+    assert_eq!(gone.status(), StatusCode::NO_CONTENT);
+    assert_refused(&server.get(&one).send().await.unwrap(), 404, "FileNotFound");
+}
+
+#[tokio::test]
 async fn the_newer_family_has_directories() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     let post = server.request(Method::POST, &format!("/files?identifier=a&api-version={NEW}&path=/mnt/data/runs/1"));
@@ -70,7 +82,9 @@ async fn the_newer_family_has_directories() {
             .collect::<Vec<_>>()
     };
     assert_eq!(list("").await, ["directory runs"]);
-    assert_eq!(list("&path=runs/1").await, ["file out.csv"]);
+    for same in ["runs/1", "/runs/1", "/mnt/data/runs/1", "runs/1/"] {
+        assert_eq!(list(&format!("&path={same}")).await, ["file out.csv"], "{same}");
+    }
     assert_eq!(list("&recursive=true").await, ["directory runs", "directory 1", "file out.csv"]);
     for path in
         ["/files/runs/1/out.csv/content?", "/files/runs%2F1%2Fout.csv/content?", "/files/out.csv/content?path=runs/1&"]

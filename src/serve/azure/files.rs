@@ -17,6 +17,9 @@ use crate::serve::refusal::{Code, Refusal};
 use crate::serve::server::State;
 use crate::serve::store::Held;
 
+/// The name of a file whose address is that of uploads too.
+const UPLOAD: &str = "upload";
+
 /// What every operation on files reads from its address.
 struct Asked {
     old: bool,
@@ -42,7 +45,10 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, Refusal> {
     let asked = Asked::read(&state, &uri).await?;
     let all = asked.held.session.files();
-    let directory = if asked.directory.is_empty() { "." } else { asked.directory.as_str() };
+    let directory = match upload::within(&asked.directory) {
+        "" => ".",
+        directory => directory,
+    };
     let entries = if asked.recursive { all.list_tree(directory).await } else { all.list(directory).await };
     let mut entries = entries.map_err(|error| files::refusal(&error))?;
     entries.retain(files::is_listed);
@@ -78,7 +84,7 @@ pub(super) async fn one(
     path: Result<Path<Vec<(String, String)>>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let Path(path) = path.map_err(|_| Refusal::invalid("the address is not UTF-8"))?;
-    let name = path.iter().find(|(name, _)| name == "name").map(|(_, name)| name.as_str()).unwrap_or_default();
+    let name = path.iter().find(|(name, _)| name == "name").map_or(UPLOAD, |(_, name)| name.as_str());
     let asked = Asked::read(&state, &uri).await?;
     let (of_content, of_other) = (content_of(name, asked.old), content_of(name, !asked.old));
     match method {

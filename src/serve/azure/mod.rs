@@ -28,7 +28,7 @@ pub(crate) fn router() -> Router<State> {
     let operations = route(operations, "/executions", post(executions::create));
     let operations = route(operations, "/executions/{id}", get(executions::get));
     let operations = route(operations, "/files", get(files::list).post(files::post));
-    let operations = route(operations, "/files/upload", post(files::post));
+    let operations = route(operations, "/files/upload", post(files::post).get(files::one).delete(files::one));
     let operations = route(operations, "/session", get(sessions::get).delete(sessions::delete));
     let operations = route(operations, "/listSessions", get(sessions::list));
     let operations = route(operations, "/metadata", get(metadata::get));

@@ -77,15 +77,17 @@ fn path(directory: &str, name: &str) -> Result<String, Refusal> {
 
 /// The same with a name that is decoded already.
 pub(super) fn join(directory: &str, name: &str) -> Result<String, Refusal> {
-    let within = |text: &str| {
-        let inside = text.strip_prefix("/mnt/data").filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        inside.unwrap_or(text).trim_matches('/').to_owned()
-    };
     let (directory, name) = (within(directory), within(name));
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err(Refusal::invalid("a file's name is empty or has control characters"));
     }
-    Ok(if directory.is_empty() || directory == "." { name } else { format!("{directory}/{name}") })
+    Ok(if directory.is_empty() || directory == "." { name.to_owned() } else { format!("{directory}/{name}") })
+}
+
+/// A path as the session has it, below `/mnt/data`.
+pub(super) fn within(text: &str) -> &str {
+    let inside = text.strip_prefix("/mnt/data").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    inside.unwrap_or(text).trim_matches('/')
 }
 
 /// The boundary by the content type, or, where that names another type, by the body's first line.
