@@ -62,7 +62,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "allow-host", value_name = "NAME", help_heading = "Access")]
     hosts: Vec<String>,
     /// An origin whose pages may call this server, such as `https://app.example`
-    #[arg(long = "allow-origin", value_name = "ORIGIN", help_heading = "Access")]
+    #[arg(long = "allow-origin", value_name = "ORIGIN", value_parser = origin, help_heading = "Access")]
     origins: Vec<String>,
 
     /// Keep so many sessions started ahead
@@ -123,6 +123,15 @@ pub(crate) struct ServeArgs {
 pub(crate) enum LogFormat {
     Text,
     Json,
+}
+
+/// As a browser writes it: nothing after the host and its port.
+fn origin(text: &str) -> Result<String, String> {
+    let site = text.split_once("://").map(|(_, site)| site).unwrap_or_default();
+    if site.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) || site.contains(['/', '*']) {
+        return Err("expected an origin such as `https://app.example`".into());
+    }
+    Ok(text.to_ascii_lowercase())
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

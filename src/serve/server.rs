@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -16,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::CorsLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use super::config::{Config, Limits};
@@ -74,9 +76,10 @@ impl Server {
         let store = Store::new(sessions, keep.as_deref(), Arc::clone(&metrics))?;
         let rates = limits.rate.map(Rates::new);
         let gate = Arc::new(Gate { site: Site::new(&hosts, &origins), rates, tokens });
+        let origins = origins.iter().map(|origin| HeaderValue::from_str(origin)).collect::<Result<_, _>>()?;
         let (metadata, logins, meter) = (OnceCell::new(), Logins::new(), Meter::default());
         let state = State(Arc::new(Shared { store, gate, identity, limits, metadata, logins, meter }));
-        let router = router(&state, metrics);
+        let router = router(&state, metrics, origins);
         let connections = Arc::new(Semaphore::new(state.limits.connections));
         let acceptor = |listener, tls| Acceptor {
             listener,
@@ -136,7 +139,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-fn router(state: &State, metrics: Arc<Metrics>) -> Router {
+fn router(state: &State, metrics: Arc<Metrics>, origins: Vec<HeaderValue>) -> Router {
     let (native, openapi) = native::router();
     let openapi = Json(openapi);
     Router::new()
@@ -151,9 +154,21 @@ fn router(state: &State, metrics: Arc<Metrics>) -> Router {
         .fallback(async || Refusal::new(Code::NotFound, "there is nothing here"))
         .layer(RequestBodyTimeoutLayer::new(state.limits.patience))
         .layer(from_fn_with_state(Arc::clone(&state.gate), gate::pass))
+        // Outside the gate: a browser asks without a token whether it may send one, and a refusal is to be read too.
+        .layer(cors(origins))
         .layer(from_fn_with_state(metrics, observe::observe))
         .layer(CatchPanicLayer::custom(|_| fault()))
         .with_state(state.clone())
+}
+
+/// What browsers are told of other origins' pages; the gate refuses those that are not among them.
+fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
+    let told = ["cellblock-execution-id", "operation-id", "operation-location", "x-ms-error-code", "x-ms-session-guid"];
+    CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
+        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static("operation-id")])
+        .expose_headers(told.map(HeaderName::from_static))
 }
 
 /// A panic is ours, and is logged where it happens.

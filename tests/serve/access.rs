@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use reqwest::StatusCode;
+use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{NEW, Server, answer, assert_refused, image, state, text};
@@ -57,6 +57,8 @@ fn what_would_let_everybody_in_is_no_usage() {
         (&["--token-file", text(&missing)], "cannot read the tokens"),
         (&["--tls-listen", "127.0.0.1:0"], "--tls-self-signed"),
         (&["--msi", "--msi-secret", "short"], "16 characters"),
+        (&["--allow-origin", "*"], "--allow-origin"),
+        (&["--allow-origin", "https://app.example/"], "--allow-origin"),
         (&["--timeout", "25h"], "--timeout"),
         (&["--idle-timeout", "31d"], "--idle-timeout"),
         (&["--max-life", "30d"], "--max-life"),
@@ -86,6 +88,32 @@ async fn pages_of_other_sites_are_not_let_in() {
     {
         assert_eq!(with(header, value).await.status(), StatusCode::OK, "{header}: {value}");
     }
+}
+
+#[tokio::test]
+async fn a_browser_learns_which_pages_may_call_and_read_the_answer() {
+    let Some(server) = Server::start(&["--allow-origin", "https://App.example"]) else { return };
+    let allowed = |response: &Response| {
+        response.headers().get("access-control-allow-origin").map(|origin| origin.to_str().unwrap().to_owned())
+    };
+    let ask = async |origin: &str| {
+        let ask = server.client.request(Method::OPTIONS, format!("{}/v1/sessions", server.address));
+        let ask = ask.header("origin", origin).header("access-control-request-method", "POST");
+        ask.header("access-control-request-headers", "authorization,content-type").send().await.unwrap()
+    };
+    let told = ask("https://app.example").await;
+    assert_eq!((told.status(), allowed(&told).as_deref()), (StatusCode::OK, Some("https://app.example")));
+    for (header, word) in [("access-control-allow-headers", "authorization"), ("access-control-allow-methods", "POST")]
+    {
+        assert!(told.headers()[header].to_str().unwrap().contains(word), "{header}");
+    }
+    assert_eq!(allowed(&ask("https://evil.example").await), None);
+    let list = server.get("/v1/sessions").header("origin", "https://app.example").send().await.unwrap();
+    assert_eq!((list.status(), allowed(&list).as_deref()), (StatusCode::OK, Some("https://app.example")));
+    let list = server.client.get(format!("{}/v1/sessions", server.address)).header("origin", "https://app.example");
+    let refused = list.send().await.unwrap();
+    assert_refused(&refused, 401, "Unauthorized");
+    assert!(allowed(&refused).is_some(), "the page reads why");
 }
 
 #[tokio::test]
