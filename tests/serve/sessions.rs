@@ -186,6 +186,9 @@ async fn kept_sessions_are_taken_over_by_the_next_start() {
     let args = ["--no-auth", "--keep-sessions", "--warm", "1", "--state-dir", text(directory.path())];
     let Some(mut server) = Server::start(&args) else { return };
     server.execute("a/../b", "x = 'kept'; open('f', 'w').write('1')").await;
+    let brief =
+        server.request(Method::POST, "/v1/sessions").json(&json!({"identifier": "brief", "timeout_seconds": 0.5}));
+    assert_eq!(brief.send().await.unwrap().status(), StatusCode::CREATED);
     assert_eq!(tokio::task::block_in_place(|| server.end("-TERM")), 0);
     let Some(mut server) = Server::start(&args) else { return };
     assert_eq!(server.execute("a/../b", "x").await["result"], "kept");
@@ -195,6 +198,11 @@ async fn kept_sessions_are_taken_over_by_the_next_start() {
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&second.stderr).contains("another server keeps its sessions"), "{second:?}");
+    let cell = json!({"code": "import time; time.sleep(60)"});
+    let (_, outcome) = answer(server.request(Method::POST, "/v1/sessions/brief/executions").json(&cell)).await;
+    assert_eq!(outcome["status"], "timed_out", "its time was kept too: {outcome}");
+    let delete = server.request(Method::DELETE, "/v1/sessions/brief");
+    assert_eq!(delete.send().await.unwrap().status(), StatusCode::NO_CONTENT);
     // Killed, it had no time to say what to keep.
     assert_eq!(tokio::task::block_in_place(|| server.end("-KILL")), -1);
     let Some(server) = Server::start(&args) else { return };

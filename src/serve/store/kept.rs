@@ -46,8 +46,11 @@ struct Known {
     identifier: String,
     name: String,
     created: u64,
-    idle_seconds: u64,
-    life_seconds: u64,
+    idle_seconds: f64,
+    life_seconds: f64,
+    /// That of its cells, where it is one of its own.
+    #[serde(default)]
+    timeout_seconds: Option<f64>,
 }
 
 impl Kept {
@@ -135,8 +138,9 @@ impl Store {
                 identifier: entry.identifier.as_str().to_owned(),
                 name: entry.session.name().to_owned(),
                 created: seconds(entry.created),
-                idle_seconds: entry.lasts().idle.as_secs(),
-                life_seconds: entry.lasts().life.as_secs(),
+                idle_seconds: entry.lasts().idle.as_secs_f64(),
+                life_seconds: entry.lasts().life.as_secs_f64(),
+                timeout_seconds: entry.timeout.map(|timeout| timeout.as_secs_f64()),
             })
             .collect();
         let kept = Arc::clone(kept);
@@ -180,10 +184,11 @@ impl Store {
     fn take_over(&self, known: &Known, session: Session) {
         let Some(identifier) = Identifier::new(&known.identifier) else { return };
         let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(known.created)).unwrap_or_default();
-        let lasts =
-            Lasts { idle: Duration::from_secs(known.idle_seconds), life: Duration::from_secs(known.life_seconds) };
+        let span = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let lasts = Lasts { idle: span(known.idle_seconds), life: span(known.life_seconds) };
+        let timeout = known.timeout_seconds.map(span).filter(|timeout| !timeout.is_zero());
         tracing::info!(session = session.name(), "a session was taken over");
-        let entry = Entry::new(identifier.clone(), session, lasts, None, age);
+        let entry = Entry::new(identifier.clone(), session, lasts, timeout, age);
         self.lock().insert(identifier, Slot::Ready(entry));
     }
 }
