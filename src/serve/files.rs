@@ -44,8 +44,12 @@ pub(crate) struct Count {
 }
 
 impl Count {
+    pub(crate) fn now(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > self.most
+        self.now() > self.most
     }
 }
 

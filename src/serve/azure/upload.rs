@@ -1,6 +1,8 @@
 //! Uploads as forms, in the ways in which clients send them.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
@@ -10,13 +12,16 @@ use futures_util::{StreamExt as _, stream};
 use multer::{Field, Multipart};
 use percent_encoding::percent_decode_str;
 
-use crate::serve::files::{self, Counted};
+use crate::serve::files::{self, Count, Counted};
 use crate::serve::refusal::Refusal;
 
 /// What a form may be longer than its files.
 const FORM: u64 = 1 << 20;
 /// A boundary has at most 70 characters, and the first line some more.
 const FIRST_LINE: usize = 512;
+
+/// The longest head of a part, with what comes before it.
+const PART_HEAD: u64 = 64 << 10;
 
 type Parts = BoxStream<'static, io::Result<Bytes>>;
 
@@ -32,24 +37,21 @@ pub(super) async fn store(
     let sent = Counted::new(body.into_data_stream().boxed(), longest.saturating_mul(2).saturating_add(FORM));
     let count = sent.counter();
     let (boundary, parts) = boundary(headers, sent.boxed()).await?;
-    let mut form = Multipart::new(parts, boundary);
+    let mut form = Multipart::new(paced(parts), boundary);
     let mut stored = Vec::new();
     let mut refused: Option<Refusal> = None;
     loop {
-        let field = match form.next_field().await {
-            Ok(Some(field)) => field,
-            Ok(None) => break,
-            Err(_) if count.is_exceeded() => return Err(files::too_large(longest)),
-            Err(error) => return Err(malformed(&error)),
-        };
-        if refused.is_some() {
-            continue;
+        let failed = |refusal| if count.is_exceeded() { files::too_large(longest) } else { refusal };
+        let Some(mut field) = next_field(&mut form, &count).await.map_err(failed)? else { break };
+        if refused.is_none() {
+            match put(files, directory, &mut field, longest).await {
+                Ok(Some(entry)) => stored.push(entry),
+                Ok(None) => {}
+                Err(refusal) => refused = Some(refusal),
+            }
         }
-        match put(files, directory, field, longest).await {
-            Ok(Some(entry)) => stored.push(entry),
-            Ok(None) => {}
-            Err(refusal) => refused = Some(refusal),
-        }
+        // What is left of it is no part's head.
+        while field.chunk().await.map_err(|error| failed(malformed(&error)))?.is_some() {}
     }
     match refused {
         Some(refusal) => Err(refusal),
@@ -58,13 +60,30 @@ pub(super) async fn store(
     }
 }
 
-async fn put(files: &Files, directory: &str, field: Field<'_>, longest: u64) -> Result<Option<FileEntry>, Refusal> {
+async fn next_field(form: &mut Multipart<'static>, count: &Count) -> Result<Option<Field<'static>>, Refusal> {
+    let until = count.now().saturating_add(PART_HEAD);
+    poll_fn(|context| match form.poll_next_field(context) {
+        // It would keep the head, and look through all of it for its end whenever more comes.
+        Poll::Pending if count.now() > until => {
+            Poll::Ready(Err(Refusal::invalid(format!("the head of a part is longer than {PART_HEAD} bytes"))))
+        }
+        next => next.map_err(|error| malformed(&error)),
+    })
+    .await
+}
+
+async fn put(
+    files: &Files,
+    directory: &str,
+    field: &mut Field<'_>,
+    longest: u64,
+) -> Result<Option<FileEntry>, Refusal> {
     if field.name().is_some_and(|name| name != "file") {
         return Ok(None);
     }
     let name = field.file_name().ok_or_else(|| Refusal::invalid("the part `file` has no `filename`"))?;
     let path = path(directory, name)?;
-    let mut field = field.map(|chunk| chunk.map_err(io::Error::other));
+    let mut field = field.by_ref().map(|chunk| chunk.map_err(io::Error::other));
     files::put(files, &path, &mut field, longest).await?;
     files.stat(&path).await.map(Some).map_err(|error| files::refusal(&error))
 }
@@ -114,6 +133,21 @@ async fn boundary(headers: &HeaderMap, mut parts: Parts) -> Result<(String, Part
     Ok((boundary, start.chain(parts).boxed()))
 }
 
+/// One piece at a time: a form's reader takes all that is there into memory, also what it has no use for yet.
+fn paced(mut parts: Parts) -> Parts {
+    let mut rests = false;
+    stream::poll_fn(move |context| {
+        if std::mem::take(&mut rests) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = parts.poll_next_unpin(context);
+        rests = next.is_ready();
+        next
+    })
+    .boxed()
+}
+
 fn malformed(error: &dyn std::error::Error) -> Refusal {
     Refusal::invalid(format!("the form is malformed, or did not arrive whole: {error}"))
 }
@@ -121,6 +155,18 @@ fn malformed(error: &dyn std::error::Error) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_head_of_a_part_that_does_not_end_is_not_kept() {
+        let pieces =
+            std::iter::once(Ok(Bytes::from("--b\r\nx: "))).chain((0..1000).map(|_| Ok(vec![b'y'; 1000].into())));
+        let sent = Counted::new(stream::iter(pieces).map(|piece: io::Result<Bytes>| piece).boxed(), u64::MAX);
+        let count = sent.counter();
+        let mut form = Multipart::new(paced(sent.boxed()), "b");
+        let refusal = next_field(&mut form, &count).await.unwrap_err();
+        assert!(refusal.message().contains("head of a part"), "{}", refusal.message());
+        assert!(count.now() < PART_HEAD + 2000, "{}", count.now());
+    }
 
     #[test]
     fn names_are_decoded_once_and_relative() {
