@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, Server, answer, assert_refused, eventually, state};
@@ -107,6 +107,24 @@ async fn a_rate_limit_refuses_what_is_past_it() {
 }
 
 #[tokio::test]
+async fn what_strangers_make_up_is_not_kept() {
+    let Some(server) = Server::start(&[]) else { return };
+    for method in ["BREW", "STEEP"] {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let asked = server.client.request(method, format!("{}/v1/sessions", server.address)).send().await.unwrap();
+        assert_refused(&asked, 401, "Unauthorized");
+    }
+    let metrics = server.get("/metrics").send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains(r#"method="other""#) && !metrics.contains("BREW"), "{metrics}");
+    let login = server
+        .client
+        .post(format!("{}/login", server.address))
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(format!("token={}", "x".repeat(5000)));
+    assert_eq!(login.send().await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
 async fn callers_without_a_token_do_not_take_the_turn_of_those_with_one() {
     let Some(server) = Server::start(&["--max-rate", "1"]) else { return };
     let stranger =
@@ -176,7 +194,7 @@ async fn without_an_engine_it_answers_503_and_recovers_by_itself() {
     eventually("it is noticed again", async || {
         let response = server.code_execute("b", &json!({"code": "1"})).send().await.unwrap();
         // The pool may hold one more, which needs no engine.
-        server.request(reqwest::Method::DELETE, "/v1/sessions/b").send().await.unwrap();
+        server.request(Method::DELETE, "/v1/sessions/b").send().await.unwrap();
         response.status() == StatusCode::SERVICE_UNAVAILABLE
     })
     .await;
