@@ -234,6 +234,8 @@ class Keeper:
             else:
                 ended = {"exit": posix.WEXITSTATUS(status)}
             taken = int((time.monotonic() - begun) * 1e6)
+            # Before its end is told: whoever hears of that finds no trace of it.
+            request.remove()
             self._say("end", reason=self._reason, clean=int(clean), oom=int(memory.has_struck()), us=taken, **ended)
             self._flush()
         except frames.BrokenFrame as error:
