@@ -213,7 +213,8 @@ async fn a_cell_after_a_timeout_never_sees_its_interrupt(lab: &Lab) {
 
 async fn a_second_interrupt_reaches_code_that_has_caught_the_first(lab: &Lab) {
     let session = lab.session().await;
-    let code = "import time\nprint('begun', flush=True)\ntry: time.sleep(60)\n\
+    // What says that it has begun is printed within the `try`: its text is here before its `print` has returned.
+    let code = "import time\ntry:\n    print('begun', flush=True)\n    time.sleep(60)\n\
                 except KeyboardInterrupt: print('caught', flush=True)\ntime.sleep(60)";
     let running = Following::until(&session, code, "begun").await;
     session.interrupt().await.expect("it is taken");
