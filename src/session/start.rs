@@ -74,8 +74,12 @@ async fn launch(engine: Arc<dyn Engine>, builder: SessionBuilder, name: String) 
     };
     let mut container = SessionContainer::watch(Arc::clone(&engine), id.clone(), name.clone(), directory)?;
     let holder = container.holder().to_owned();
+    // Its refusal says more than the end of the container that comes with it.
+    if let Err(error) = engine.start(&id).await {
+        let _ = container.remove().await;
+        return Err(error);
+    }
     let started = async {
-        engine.start(&id).await?;
         let pid = engine.pid(&id).await?;
         let link = dial(engine.as_ref(), &id, listener.as_ref(), pid, builder.link).await?;
         Ok((pid, greet(link, &holder).await?))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellblock::{Error, Ran, SessionBuilder, Workspace};
+use cellblock::{Error, Network, Ran, SessionBuilder, Workspace};
 
 use crate::host;
 use crate::lab::{Ask as _, Lab, tests};
@@ -17,6 +17,7 @@ tests! {
         a_missing_image_says_how_to_build_it,
         silly_limits_are_refused_and_leave_nothing,
         a_runtime_that_is_not_there_is_refused,
+        a_network_that_is_not_there_is_refused,
         the_longest_name_is_taken,
     ]
 }
@@ -113,6 +114,17 @@ async fn a_runtime_that_is_not_there_is_refused(lab: &Lab) {
     let error = lab.builder().runtime("no-such-runtime").start().await.expect_err("there is none");
     assert!(error.is_usage() && error.hint().is_some_and(|hint| hint.contains("no-such-runtime")), "{error:?}");
     assert!(lab.fixture().recording().created().is_empty());
+}
+
+/// Docker makes the container, and says so when it starts: its exit, which comes at the same moment, says nothing.
+async fn a_network_that_is_not_there_is_refused(lab: &Lab) {
+    let network = Network::Named("cellblock-no-such-network".to_owned());
+    let error = lab.builder().network(network).start().await.expect_err("there is none");
+    assert!(error.is_usage() && error.hint().is_some_and(|hint| hint.contains("network ls")), "{error:?}");
+    let listed = lab.engine().list(&[]).await.expect("a list");
+    for (id, spec) in lab.fixture().recording().created() {
+        assert!(listed.iter().all(|one| one.id != id), "a container is left: {spec:?}");
+    }
 }
 
 async fn the_longest_name_is_taken(lab: &Lab) {
