@@ -70,14 +70,14 @@ impl IntoFuture for Attach {
 async fn attach(engine: Arc<dyn Engine>, name: String, defaults: Defaults) -> Result<Session, Error> {
     let found = registry::find(engine.as_ref(), &name).await?;
     if found.lease == Lease::Owned {
-        return Err(Error::new(Kind::Held, format!("cannot take hold of the session {name}"))
+        return Err(failed(Kind::Held, &name)
             .with_source("it belongs to the controller that started it")
             .with_hint("`cellblock session start` starts sessions that others can use"));
     }
     if found.state != "running" {
         return Err(not_running(&found));
     }
-    let directory = HostDirectory::reopen(&found.directory, engine.as_ref()).await?;
+    let directory = HostDirectory::reopen(&found.directory, engine.as_ref()).await.map_err(|error| named(error, &name))?;
     let listener = if found.mounted { SocketListener::bind(&directory.mounted(), directory.path()).ok() } else { None };
     let mut container =
         SessionContainer::watch(Arc::clone(&engine), found.container.clone(), found.name.clone(), directory)?;
@@ -92,19 +92,30 @@ async fn attach(engine: Arc<dyn Engine>, name: String, defaults: Defaults) -> Re
     let greeted = loop {
         match hold().await {
             Err(error) if error.is_held() && Instant::now() < until => {}
-            result => break result?,
+            result => break result.map_err(|error| named(error, &name))?,
         }
     };
     let about = About { name, image: found.image, lease: Lease::Detached, expires: found.expires, defaults };
     run(engine, container, greeted, about).await
 }
 
+fn failed(kind: Kind, name: &str) -> Error {
+    Error::new(kind, format!("cannot take hold of the session {name}"))
+}
+
+/// Who finds that a session is held does not know how it is called.
+fn named(error: Error, name: &str) -> Error {
+    if !error.is_held() {
+        return error;
+    }
+    failed(Kind::Held, name).with_source("another controller holds it").with_hint(format!(
+        "stop that controller, or wait until it lets go; `cellblock session watch {name}` shows what it does"
+    ))
+}
+
 /// A container that does not run is not gone in every case.
 fn not_running(found: &SessionSummary) -> Error {
-    let failed = |kind| {
-        Error::new(kind, format!("cannot take hold of the session {}", found.name))
-            .with_source(format!("its container is {}", found.state))
-    };
+    let failed = |kind| failed(kind, &found.name).with_source(format!("its container is {}", found.state));
     match found.state.as_str() {
         "paused" => failed(Kind::Start)
             .with_hint(format!("`docker unpause {}` lets it go on", registry::container_name(&found.name))),

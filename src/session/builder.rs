@@ -279,7 +279,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
 
 pub(crate) fn check_span(what: &str, span: Duration, most: Duration) -> Result<(), Error> {
     if span.is_zero() || span > most {
-        return Err(usage(format!("the {what} must be more than 0 and at most {} s", most.as_secs())));
+        return Err(usage(format!("the {what} must be more than 0 and at most {} hours", most.as_secs() / 3600)));
     }
     Ok(())
 }

@@ -17,11 +17,11 @@ async fn a_second_controller_is_told_and_the_first_notices_nothing() {
         let mut holder = Controller::holding(&name, &code);
         holder.until("begun");
         for command in [["run", "--session", &name, "-c", "1"].as_slice(), &["session", "result", &name]] {
-            let begun = Instant::now();
+            // It does not wait for the holder, whose gate is closed.
             let second = controller::run(command);
             assert_eq!((second.code, second.stdout.as_str()), (Some(7), ""), "{}", second.stderr);
-            assert!(second.stderr.contains("another controller holds it"), "{}", second.stderr);
-            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+            let told = format!("cannot take hold of the session {name}: another controller holds it");
+            assert!(second.stderr.contains(&told), "{}", second.stderr);
         }
         lab.open_gate(&name, "go").await;
         let first = holder.ended();

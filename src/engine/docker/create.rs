@@ -230,7 +230,8 @@ fn refused(spec: &ContainerSpec, error: ClientError) -> Error {
     if is_status(&error, 409) || text.contains("already in use") {
         let session = session_name(name);
         let hint = format!("`cellblock session stop {session}` ends it, or choose another name");
-        return failed(Kind::NameTaken, format!("there is a container {name} already"), error).with_hint(hint);
+        // The engine's own words are long, and advise to remove the container.
+        return Error::name_taken(name).with_hint(hint);
     }
     let attempted = format!("cannot create container {name} from image {image}");
     if is_missing_network(&error) {

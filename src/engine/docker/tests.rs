@@ -41,6 +41,7 @@ async fn a_taken_name_is_told_with_the_command_that_frees_it() {
     let (_directory, docker, _) = docker(answers).await;
     let error = docker.create(&spec()).await.unwrap_err();
     assert!(error.is_name_taken());
+    assert_eq!(error.to_string(), "there is a container cellblock-1000-desk already");
     assert_eq!(error.hint(), Some("`cellblock session stop desk` ends it, or choose another name"));
 }
 
