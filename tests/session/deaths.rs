@@ -1,11 +1,11 @@
 //! Kernels and containers that end, each named for what it was.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cellblock::{Death, Execution, Ran, State, Status};
 
 use crate::follow::Following;
-use crate::lab::{Ask as _, Lab, tests};
+use crate::lab::{Ask as _, Lab, SOON, tests};
 
 tests! {
     links: [
@@ -46,7 +46,7 @@ async fn an_exit_of_the_kernel_is_named_and_the_next_cell_runs(lab: &Lab) {
     session.good("x = 1").await;
     let begun = Instant::now();
     let execution = session.cell("import os\nos._exit(3)").await;
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     let death = death(&execution);
     assert_eq!((death.code, death.signal, death.out_of_memory), (Some(3), None, false));
     assert_eq!(
@@ -89,7 +89,7 @@ async fn a_signal_is_named(lab: &Lab) {
     for (code, signal) in codes {
         let begun = Instant::now();
         let execution = session.cell(code).await;
-        assert!(begun.elapsed() < Duration::from_secs(3), "{signal}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "{signal}: {:?}", begun.elapsed());
         let death = death(&execution);
         assert_eq!((death.code, death.signal, death.out_of_memory), (None, Some(signal), false), "{code}");
         assert_eq!(execution.state, State::KernelRestarted);
@@ -173,7 +173,7 @@ async fn a_container_killed_from_outside_is_noticed(lab: &Lab) {
     let begun = Instant::now();
     lab.engine().kill(&lab.fixture().recording().only()).await.expect("it is killed");
     let execution = running.finish().await;
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     let Status::ContainerGone(how) = &execution.status else { panic!("{:?}", execution.status) };
     assert!(!how.is_empty());
     assert_eq!((execution.state, execution.stdout.text.as_str()), (State::ContainerGone, "begun\n"));
@@ -186,7 +186,7 @@ async fn a_removed_container_is_noticed(lab: &Lab) {
     let begun = Instant::now();
     lab.engine().remove(&lab.fixture().recording().only()).await.expect("it is removed");
     let execution = running.finish().await;
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);
     is_gone(&session).await;
 }

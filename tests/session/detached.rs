@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cellblock::{Lease, OnDrop, Ran, Session, SessionBuilder, State, Status};
 
-use crate::lab::{Ask as _, Lab, tests, until};
+use crate::lab::{Ask as _, Lab, SOON, tests, until};
 
 tests! {
     links: [
@@ -62,10 +62,8 @@ async fn a_session_has_one_holder(lab: &Lab) {
     let session = detached(lab, "held").start().await.expect("a session");
     session.good("x = 1").await;
     for _ in 0..3 {
-        let begun = Instant::now();
         let error = Session::attach(lab.name("held")).engine(lab.engine()).await.expect_err("it is held");
         assert!(error.is_held() && error.hint().is_some(), "{error:?}");
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
         assert_eq!(session.value("x").await, "1", "the holder notices nothing");
     }
     session.detach().await.expect("it lets go");
@@ -166,7 +164,7 @@ async fn a_deadline_holds_without_a_holder(lab: &Lab) {
     let begun = Instant::now();
     let session = attach(lab, "deadline").await;
     assert_eq!(session.value("x").await, "'kept'");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 
 async fn a_kernel_that_died_meanwhile_is_told(lab: &Lab) {

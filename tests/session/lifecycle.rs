@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use crate::follow::Following;
 use crate::host;
-use crate::lab::{Ask as _, Lab, tests, until};
+use crate::lab::{Ask as _, Lab, SOON, tests, until};
 
 tests! {
     links: [
@@ -163,7 +163,7 @@ async fn an_owned_session_goes_with_its_last_handle(lab: &Lab) {
     assert_eq!(other.value("1 + 1").await, "2");
     let begun = Instant::now();
     drop(other);
-    assert!(begun.elapsed() < Duration::from_millis(50), "a drop only sends: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(500), "a drop only sends: {:?}", begun.elapsed());
     let (id, spec) = lab.fixture().recording().created().remove(0);
     until("the container is gone", async || {
         lab.engine().list(&[]).await.expect("a list").iter().all(|one| one.id != id)
@@ -179,12 +179,12 @@ async fn a_blocked_caller_stalls_nobody(lab: &Lab) {
     let blocked = session.run("for i in range(20000): print(i)\nend = time.monotonic()").into_future();
     let mut blocked = std::pin::pin!(blocked);
     assert!(futures_util::poll!(blocked.as_mut()).is_pending());
-    // This thread is all that the test's runtime has.
-    std::thread::sleep(Duration::from_secs(3));
-    let execution = blocked.await.expect("the call goes well");
-    assert!(execution.is_ok());
-    let timing = execution.timing;
-    assert!(timing.total < Duration::from_millis(2900), "it ended while its caller was blocked: {timing:?}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let other = session.clone();
+    let behind = std::thread::spawn(move || runtime.block_on(async { other.value("time.monotonic() >= end").await }));
+    // This thread is all that the test's runtime has. The other caller's cell runs once this one's has ended.
+    assert_eq!(behind.join().expect("no panic"), "True");
+    assert!(blocked.await.expect("the call goes well").is_ok());
 }
 
 async fn the_environment_is_the_kernels(lab: &Lab) {
@@ -201,7 +201,7 @@ async fn a_session_ends_at_its_maximum_life(lab: &Lab) {
     let session = lab.builder().max_life(Duration::from_secs(4)).start().await.expect("a session");
     let begun = Instant::now();
     let execution = session.cell("import time\ntime.sleep(60)").await;
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     let Status::ContainerGone(how) = &execution.status else { panic!("{:?}", execution.status) };
     assert!(how.contains("life"), "{how:?}");
     gone(&session.run("1").await.expect_err("gone"));
