@@ -9,7 +9,9 @@ if not __package__:
     here = __file__.rpartition("/")[0]
     sys.path[: sys.path[:1] == [here]] = [here.rpartition("/")[0]]
 
-USAGE = "usage: bridge init [options] | bridge relay [--runtime-dir DIR] | bridge script ID | bridge files"
+USAGE = (
+    "usage: bridge init [options] | bridge relay [--runtime-dir DIR] | bridge script ID | bridge files [--socket NAME]"
+)
 
 
 def main(argv: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""`bridge files`: one request about the files of the work directory, over stdin and stdout.
+"""`bridge files`: one request about the files of the work directory, over a socket of the host, or stdin and stdout.
 
 Each request has a process of its own, which runs as the container's user in the work directory.
 """
@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import os
 import sys
+from _socket import AF_UNIX, SO_SNDBUF, SOL_SOCKET, socket  # without what Python's own adds, which takes time to load
 
 from bridge.beneath import Refused, components, directory_of, look, refusal
 from bridge.frames import BrokenFrame
 from bridge.reading import Budget, get, list_entries, tell
 from bridge.removal import remove_tree
 from bridge.staging import put
-from bridge.wire import Changed, HostGone, Message, Wire
+from bridge.wire import ROOM, STDIN, STDOUT, Changed, HostGone, Message, Wire
 
 EXIT_PROTOCOL = 76
+USAGE = "usage: bridge files [--host-dir DIR] [--socket NAME]"
 
 
-def _serve(wire: Wire, request: Message) -> None:
+def _answer(wire: Wire, request: Message) -> None:
     parts = components(request.get("path"))
     tree = request.get("tree") is True
     operation = request.get("op")
@@ -49,17 +51,44 @@ def _remove(wire: Wire, parts: list[bytes], *, tree: bool) -> None:
             remove_tree(parts[-1], parent, wire.check_host)
 
 
-def main(argv: list[str]) -> int:
-    if argv:
-        print("usage: bridge files", file=sys.stderr)
-        return 64
-    wire = Wire()
+def _dial(path: str) -> tuple[socket, str]:
+    """Connects to the host, and says there what it then hears on stdout, too."""
+    connection = socket(AF_UNIX)
+    # What fills the host's queue of callers must not make us wait.
+    connection.setblocking(False)
+    connection.connect(path)
+    connection.setblocking(True)
+    connection.setsockopt(SOL_SOCKET, SO_SNDBUF, ROOM)
+    token = os.urandom(16).hex()
+    connection.send(token.encode())
+    return connection, token
+
+
+def _wire(path: str | None) -> Wire:
+    """The connection to the host: what it listens on if that can be reached, else stdin and stdout."""
+    wire = Wire(STDIN, STDOUT)
+    if path is None:
+        return wire
     try:
+        connection, token = _dial(path)
+    except OSError as error:
+        wire.say(type="not_dialled", text=str(error))
+        wire.flush()
+        return wire
+    wire.say(type="dialled", token=token)
+    wire.flush()
+    descriptor = connection.detach()
+    return Wire(descriptor, descriptor)
+
+
+def _serve(path: str | None) -> int:
+    try:
+        wire = _wire(path)
         try:
-            _serve(wire, wire.receive())
+            _answer(wire, wire.receive())
             wire.say(type="done")
         except OSError as error:
-            if isinstance(error, BrokenPipeError):
+            if isinstance(error, (BrokenPipeError, ConnectionResetError)):
                 raise
             refused = refusal(error)
             wire.say(type="refused", code=refused.code, text=str(refused))
@@ -69,6 +98,16 @@ def main(argv: list[str]) -> int:
     except (BrokenFrame, ValueError, RecursionError) as error:
         print(f"bridge files: {error}", file=sys.stderr)
         return EXIT_PROTOCOL
-    except (BrokenPipeError, HostGone, Changed):
+    except (BrokenPipeError, ConnectionResetError, HostGone, Changed):
         pass
     return 0
+
+
+def main(argv: list[str]) -> int:
+    options = dict(zip(argv[::2], argv[1::2], strict=False))
+    name = options.get("--socket")
+    if len(options) * 2 != len(argv) or options.keys() - {"--host-dir", "--socket"} or "/" in (name or ""):
+        print(USAGE, file=sys.stderr)
+        return 64
+    host_dir = options.get("--host-dir", "/run/cellblock-host")
+    return _serve(f"{host_dir}/{name}" if name is not None else None)

@@ -1,4 +1,4 @@
-"""What `bridge files` reads and writes: messages, and the content of files, as frames on stdin and stdout."""
+"""What `bridge files` reads and writes: messages, and the content of files, as frames on one connection to the host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MESSAGES, CONTENT = 0, 1  # streams
 MAX_MESSAGE = 64 * 1024
 CHUNK = 256 * 1024
 UNSENT = 64 * 1024
-PIPE = 1 << 20
+ROOM = 1 << 20
 
 
 class HostGone(Exception):
@@ -32,24 +32,29 @@ class Changed(Exception):
 def widen(descriptor: int) -> None:
     """Gives a pipe more room, which spares changes of process."""
     try:
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE)
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, ROOM)
     except OSError:
         pass  # no pipe, or the user has too many already
 
 
 class Wire:
-    def __init__(self) -> None:
+    """A connection by its descriptors: that which is read, and that which is written; for a socket the same."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
         self._unsent = bytearray()
-        self._splices = hasattr(os, "splice")
-        widen(STDIN)
-        widen(STDOUT)
+        self._buffer = bytearray()
+        self._splices = hasattr(os, "splice") and incoming != outgoing
+        widen(incoming)
+        widen(outgoing)
 
     # From the host
 
     def _read(self, count: int) -> bytes:
         parts = bytearray()
         while len(parts) < count:
-            part = os.read(STDIN, count - len(parts))
+            part = os.read(self._incoming, count - len(parts))
             if not part:
                 raise HostGone
             parts += part
@@ -86,24 +91,26 @@ class Wire:
     def _move(self, file: int, count: int) -> int:
         if self._splices:
             try:
-                moved = os.splice(STDIN, file, count)
+                moved = os.splice(self._incoming, file, count)
                 if not moved:
                     raise HostGone
                 return moved
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
-                self._splices = False  # stdin is no pipe, or the file system cannot
-        chunk = os.read(STDIN, min(count, CHUNK))
-        if not chunk:
-            raise HostGone
-        _write(file, chunk)
-        return len(chunk)
+                self._splices = False  # it is no pipe, or the file system cannot
+        self._buffer = self._buffer or bytearray(CHUNK)
+        with memoryview(self._buffer)[: min(count, CHUNK)] as room:
+            moved = os.readv(self._incoming, [room])
+            if not moved:
+                raise HostGone
+            _write(file, room[:moved])
+        return moved
 
     def check_host(self) -> None:
         """Raises `HostGone` if it is: while it is answered it sends nothing."""
         poll = select.poll()
-        poll.register(STDIN, select.POLLIN)
+        poll.register(self._incoming, select.POLLIN)
         if poll.poll(0):
             raise HostGone
 
@@ -115,7 +122,7 @@ class Wire:
             self.flush()
 
     def flush(self) -> None:
-        _write(STDOUT, self._unsent)
+        _write(self._outgoing, self._unsent)
         self._unsent.clear()
 
     def send_content(self, file: int, size: int) -> None:
@@ -125,12 +132,12 @@ class Wire:
         while left:
             self.check_host()
             length = min(left, CHUNK)
-            _write(STDOUT, HEADER.pack(CONTENT, DATA, length))
+            _write(self._outgoing, HEADER.pack(CONTENT, DATA, length))
             sent = self._send(file, length)
             if sent < length:
                 # The frame's length is out already.
-                _write(STDOUT, bytes(length - sent))
-                _write(STDOUT, encode(CONTENT, CLOSE, b"changed"))
+                _write(self._outgoing, bytes(length - sent))
+                _write(self._outgoing, encode(CONTENT, CLOSE, b"changed"))
                 raise Changed
             left -= length
         self._unsent += encode(CONTENT, CLOSE)
@@ -139,12 +146,12 @@ class Wire:
         sent = 0
         while sent < count:
             try:
-                step = os.sendfile(STDOUT, file, None, count - sent)
+                step = os.sendfile(self._outgoing, file, None, count - sent)
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
                 chunk = os.read(file, count - sent)
-                _write(STDOUT, chunk)
+                _write(self._outgoing, chunk)
                 step = len(chunk)
             if not step:
                 break
@@ -152,7 +159,7 @@ class Wire:
         return sent
 
 
-def _write(descriptor: int, data: bytes | bytearray) -> None:
+def _write(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

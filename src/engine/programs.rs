@@ -1,11 +1,13 @@
 //! Programs of the bridge that run in a session's container, beside its kernel.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
 use super::{ContainerId, Engine, Exec};
 use crate::error::{Error, Kind};
+use crate::transport::ProgramSocket;
 
 /// Where the bridge is in the image.
 pub(crate) const BRIDGE: &str = "/opt/cellblock/bin/bridge";
@@ -16,12 +18,25 @@ pub(crate) struct Programs {
     engine: Arc<dyn Engine>,
     container: ContainerId,
     runtime: Handle,
+    mounted: Option<PathBuf>,
 }
 
 impl Programs {
-    /// In this container. Connections to the engine belong to this runtime, not to a caller's, which may block or end.
-    pub(crate) fn new(engine: Arc<dyn Engine>, container: ContainerId, runtime: Handle) -> Self {
-        Self { engine, container, runtime }
+    /// In this container, which dials what listens in the `mounted` directory of the host, if it can. Connections to the engine belong to this
+    /// runtime, not to a caller's, which may block or end.
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        container: ContainerId,
+        runtime: Handle,
+        mounted: Option<PathBuf>,
+    ) -> Self {
+        Self { engine, container, runtime, mounted }
+    }
+
+    /// A socket that a program can dial instead of using its stdin and stdout, where that can be.
+    pub(crate) fn socket(&self) -> Option<ProgramSocket> {
+        let socket = ProgramSocket::bind(self.mounted.as_ref()?);
+        socket.inspect_err(|error| tracing::debug!(%error, "no socket for a program of the bridge")).ok()
     }
 
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {

@@ -1,7 +1,9 @@
 //! The conversation with `bridge files`: messages and the content of files, as frames. What comes may be forged.
 
+use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -12,7 +14,7 @@ use super::failure::Failure;
 use super::names::{WorkPath, is_below};
 use crate::Error;
 use crate::engine::{Exec, ExecEnd, Programs};
-use crate::transport::{FrameKind, HEADER, read_header, write_header};
+use crate::transport::{FrameKind, HEADER, ProgramSocket, read_header, write_header};
 
 const MESSAGES: u8 = 0;
 const CONTENT: u8 = 1;
@@ -65,6 +67,8 @@ pub(super) enum Heard {
     Skipped { path: String, reason: String },
     Done,
     Refused { code: String, text: String },
+    Dialled { token: String },
+    NotDialled { text: String },
 }
 
 /// An entry as the bridge tells of it: its path is relative to the one that was asked for.
@@ -113,8 +117,15 @@ impl Told {
 
 /// Asks the bridge for something.
 pub(super) async fn ask(programs: &Programs, request: &Request<'_>) -> Result<(Sender, Receiver), Failure> {
-    let started = timeout(STALL, programs.start(&["files"])).await.map_err(|_| stalled())?;
-    let (mut sender, receiver) = converse(started.map_err(Failure::Start)?);
+    // What has content is worth a way of its own.
+    let socket = if matches!(request.op, "get" | "put") { programs.socket() } else { None };
+    let name = socket.as_ref().map(ProgramSocket::name);
+    let args: Vec<_> = ["files"].into_iter().chain(name.into_iter().flat_map(|name| ["--socket", name])).collect();
+    let started = timeout(STALL, programs.start(&args)).await.map_err(|_| stalled())?;
+    let (mut sender, mut receiver) = converse(started.map_err(Failure::Start)?);
+    if let Some(socket) = socket {
+        (sender, receiver) = move_to(socket, sender, receiver).await?;
+    }
     let receiver = if request.op == "remove" { Receiver { patience: REMOVAL, ..receiver } } else { receiver };
     // A bridge that ends at once has more to say about it than its closed stdin.
     match sender.say(request).await {
@@ -124,16 +135,23 @@ pub(super) async fn ask(programs: &Programs, request: &Request<'_>) -> Result<(S
 }
 
 pub(super) fn converse(exec: Exec) -> (Sender, Receiver) {
-    let receiver = Receiver {
-        stdout: exec.stdout,
-        end: Some(exec.end),
-        buffer: vec![0; CHUNK].into_boxed_slice(),
-        start: 0,
-        filled: 0,
-        left: 0,
-        patience: STALL,
+    (Sender(exec.stdin), Receiver::new(exec.stdout, exec.end))
+}
+
+/// Goes on over the socket, if the bridge has dialled it.
+async fn move_to(socket: ProgramSocket, sender: Sender, mut receiver: Receiver) -> Result<(Sender, Receiver), Failure> {
+    let token = match receiver.hear().await? {
+        Heard::Dialled { token } => token,
+        Heard::NotDialled { text } => {
+            tracing::debug!(text, "`bridge files` did not reach the host's socket");
+            return Ok((sender, receiver));
+        }
+        _ => return Err(Failure::Broken("a word about its connection was expected")),
     };
-    (Sender(exec.stdin), receiver)
+    let connection = socket.take(&token).map_err(|_| Failure::Broken("a connection that is not there"))?;
+    let (incoming, outgoing) = connection.into_split();
+    let end = receiver.end_of_exec(sender);
+    Ok((Sender(Box::new(outgoing)), Receiver::new(Box::new(incoming), end)))
 }
 
 fn stalled() -> Failure {
@@ -181,27 +199,26 @@ impl Sender {
 
     async fn frame(&mut self, stream: u8, kind: FrameKind, payload: &[u8]) -> Result<(), Failure> {
         let header = write_header(stream, kind, payload.len())?;
-        self.write(&header).await?;
-        self.write(payload).await?;
-        self.0.flush().await?;
-        Ok(())
-    }
-
-    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
-        while !bytes.is_empty() {
-            let written = timeout(STALL, self.0.write(bytes)).await.map_err(|_| stalled())??;
-            bytes = match bytes.get(written..) {
-                Some(rest) if written > 0 => rest,
-                _ => return Err(Failure::Io(std::io::ErrorKind::WriteZero.into())),
-            };
+        let (mut header, mut payload) = (header.as_slice(), payload);
+        while !(header.is_empty() && payload.is_empty()) {
+            let slices = [IoSlice::new(header), IoSlice::new(payload)];
+            let slices = slices.get(usize::from(header.is_empty())..).unwrap_or_default();
+            let written = timeout(STALL, self.0.write_vectored(slices)).await.map_err(|_| stalled())??;
+            if written == 0 {
+                return Err(Failure::Io(ErrorKind::WriteZero.into()));
+            }
+            let of_header = written.min(header.len());
+            header = header.get(of_header..).unwrap_or_default();
+            payload = payload.get(written - of_header..).unwrap_or_default();
         }
+        self.0.flush().await?;
         Ok(())
     }
 }
 
 /// The bridge's side.
 pub(super) struct Receiver {
-    stdout: Box<dyn AsyncRead + Send + Unpin>,
+    incoming: Box<dyn AsyncRead + Send + Unpin>,
     end: Option<BoxFuture<'static, Result<ExecEnd, Error>>>,
     buffer: Box<[u8]>,
     start: usize,
@@ -212,6 +229,32 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
+    fn new(incoming: Box<dyn AsyncRead + Send + Unpin>, end: BoxFuture<'static, Result<ExecEnd, Error>>) -> Self {
+        Self {
+            incoming,
+            end: Some(end),
+            buffer: vec![0; CHUNK].into_boxed_slice(),
+            start: 0,
+            filled: 0,
+            left: 0,
+            patience: STALL,
+        }
+    }
+
+    /// How the program ends, for whoever talks to it elsewhere. Its pipes are kept until then.
+    fn end_of_exec(mut self, sender: Sender) -> BoxFuture<'static, Result<ExecEnd, Error>> {
+        async move {
+            let _stdin = sender;
+            // The engine tells of the end after all that the program says.
+            while self.incoming.read(&mut self.buffer).await.is_ok_and(|read| read > 0) {}
+            match self.end {
+                Some(end) => end.await,
+                None => Ok(ExecEnd { code: None, stderr: Vec::new() }),
+            }
+        }
+        .boxed()
+    }
+
     /// The next message.
     ///
     /// # Cancel safety
@@ -301,8 +344,13 @@ impl Receiver {
         }
         let room = self.buffer.get_mut(self.filled..).unwrap_or_default();
         let patience = self.patience;
-        let read = timeout(patience, self.stdout.read(room)).await;
-        match read.map_err(|_| Failure::Stalled(patience.as_secs()))?? {
+        let read = timeout(patience, self.incoming.read(room)).await;
+        let read = match read.map_err(|_| Failure::Stalled(patience.as_secs()))? {
+            // How a socket ends whose other side has not read all.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            read => read?,
+        };
+        match read {
             0 => Err(Failure::Ended(match self.end.take() {
                 Some(end) => timeout(STALL, end).await.map_err(|_| stalled())?.ok(),
                 None => None,

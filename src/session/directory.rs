@@ -13,6 +13,7 @@ use rustix::process::getuid;
 use super::registry::Lease;
 use crate::Engine;
 use crate::error::{Error, Kind};
+use crate::transport::remove_left;
 
 /// A session's directory, held by a lock that ends with the process.
 #[derive(Debug)]
@@ -84,6 +85,7 @@ impl HostDirectory {
                 .with_source("another controller holds it")
                 .with_hint("stop that controller, or wait until it lets go")
         })?;
+        remove_left(&mounted);
         Ok(Self { path, id, lock })
     }
 

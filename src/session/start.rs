@@ -208,7 +208,8 @@ pub(super) async fn run(
     };
     let (sender, commands) = mpsc::channel::<Command>(COMMANDS);
     let ended = Arc::new(OnceLock::new());
-    let programs = Programs::new(engine, container.id().clone(), tokio::runtime::Handle::current());
+    let mounted = container.directory().filter(|_| greeted.0.has_dialled()).map(HostDirectory::mounted);
+    let programs = Programs::new(engine, container.id().clone(), tokio::runtime::Handle::current(), mounted);
     let attached = greeted.1.kernel.is_some() || greeted.1.last_exit.is_some();
     match Driver::connect(settings, container, greeted, commands, Arc::clone(&ended)).await {
         Ok((driver, recovered)) => {

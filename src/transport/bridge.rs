@@ -234,6 +234,11 @@ impl Bridge {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
+    /// Whether the container has dialled a socket of the host.
+    pub(crate) fn has_dialled(&self) -> bool {
+        matches!(self.opener, Opener::Socket(_))
+    }
+
     pub(crate) fn opener(&self) -> &Opener {
         &self.opener
     }

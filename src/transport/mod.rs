@@ -9,6 +9,7 @@ mod frame;
 pub(crate) mod fuzzing;
 mod guard;
 mod link;
+mod program_socket;
 mod pump;
 mod recording;
 mod relay;
@@ -20,6 +21,7 @@ pub(crate) use bridge::{Bridge, BridgeError, BridgeEvent, CellReport, Hello, Ker
 pub(crate) use channels::{ChannelError, Channels, Incoming};
 pub(crate) use frame::{Frame, FrameCodec, HEADER, Kind as FrameKind, MAX_PAYLOAD, read_header, write_header};
 pub(crate) use link::Link;
+pub(crate) use program_socket::{ProgramSocket, remove_left};
 pub(crate) use pump::ChannelEnd;
 pub(crate) use recording::Reassembly;
 pub(crate) use relay::relay_link;

@@ -83,9 +83,11 @@ impl ProcessEngine {
         if matches!(command, "init" | "relay") {
             python.arg("--runtime-dir").arg(process.directory.join("run"));
         }
-        if command == "init" {
+        if matches!(command, "init" | "files") {
             let nothing = process.directory.join("host");
             python.arg("--host-dir").arg(process.host_directory.as_ref().unwrap_or(&nothing));
+        }
+        if command == "init" {
             python.args(process.args.iter().skip(1)).envs(process.env.iter().cloned());
         }
         Ok(python)
