@@ -17,6 +17,8 @@ def put(wire: Wire, parts: list[bytes]) -> None:
     if not parts:
         raise Refused("directory", "the work directory itself cannot be replaced")
     first = wire.receive()
+    if first.get("type") != "entry":
+        raise BrokenFrame("an entry was expected")
     made: list[list[bytes]] = []
     try:
         with directory_of(parts[:-1], made) as parent:
