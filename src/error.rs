@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Usage,
     /// A path that leads through a symbolic link: a usage error too.
     Link,
+    /// The engine does not find the session's directory: a usage error too.
+    Mount,
     Io,
 }
 
@@ -162,7 +164,7 @@ impl Error {
     /// An argument is wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self.kind(), Kind::Usage | Kind::Link)
+        matches!(self.kind(), Kind::Usage | Kind::Link | Kind::Mount)
     }
 }
 

@@ -43,6 +43,9 @@ pub(crate) struct ContainerArgs {
     /// Mount this directory of yours as `/workspace`, for the code to read and write; new files are yours
     #[arg(long, value_name = "DIR", conflicts_with_all = ["workspace", "workspace_size"])]
     workdir: Option<PathBuf>,
+    /// The path of that directory outside of the container in which cellblock itself runs
+    #[arg(long, value_name = "DIR", requires = "workdir")]
+    bind_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -65,6 +68,7 @@ impl ContainerArgs {
             ("--workspace", self.workspace.is_some()),
             ("--workspace-size", self.workspace_size.is_some()),
             ("--workdir", self.workdir.is_some()),
+            ("--bind-dir", self.bind_dir.is_some()),
         ];
         flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
@@ -92,6 +96,12 @@ impl ContainerArgs {
         }
         if let Some(workspace) = self.workspace()? {
             builder = builder.workspace(workspace);
+        }
+        if let Some(directory) = &self.bind_dir {
+            if directory.is_relative() {
+                return Err(Usage(format!("`--bind-dir` needs an absolute path, not `{}`", directory.display())).into());
+            }
+            builder = builder.bind_dir(directory);
         }
         for variable in &self.env {
             let (name, value) = env(variable, |name| std::env::var(name))?;
@@ -185,7 +195,7 @@ mod tests {
             ContainerArgs::from_arg_matches(&matches).unwrap().given()
         };
         let mut given_all = given(&["--workspace=memory", "--workspace-size=1m"]);
-        given_all.extend(given(&["--workdir=d"]).last());
+        given_all.extend(given(&["--workdir=d", "--bind-dir=/d"]).split_off(given_all.len() - 2));
         let all: Vec<String> = flags.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
         assert_eq!(given_all, all);
     }

@@ -130,6 +130,8 @@ pub struct ContainerSpec {
     pub runtime: Option<String>,
     /// What `/workspace` is.
     pub workspace: Workspace,
+    /// The path by which the engine knows the directory of a [`Workspace::Host`], if it is another one.
+    pub bind_directory: Option<PathBuf>,
     /// A host directory to mount read-only at `/run/cellblock-host`.
     pub host_directory: Option<PathBuf>,
 }
@@ -151,6 +153,7 @@ impl ContainerSpec {
             network: Network::None,
             runtime: None,
             workspace: Workspace::Memory(256 << 20),
+            bind_directory: None,
             host_directory: None,
         }
     }
@@ -170,6 +173,7 @@ impl fmt::Debug for ContainerSpec {
             .field("network", &self.network)
             .field("runtime", &self.runtime)
             .field("workspace", &self.workspace)
+            .field("bind_directory", &self.bind_directory)
             .finish_non_exhaustive()
     }
 }
@@ -198,7 +202,8 @@ pub enum Workspace {
     ///
     /// New files belong to the calling user, as whom everything in the container then runs; if that is root, to the directory's owner. So in a directory of
     /// root's, and only there, the container's processes are root, without any capability: keep such a directory closed to other users of the machine, who could
-    /// run what is made there. The engine must run on this machine, and must not map its users to others.
+    /// run what is made there. The engine must run on this machine, and must not map its users to others. Where it knows the directory by another path,
+    /// [`bind_dir`](crate::SessionBuilder::bind_dir) names that.
     Host(PathBuf),
 }
 

@@ -1,6 +1,7 @@
 //! What a session is made of.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -164,6 +165,13 @@ impl SessionBuilder {
         self
     }
 
+    /// The path by which the engine knows the directory of a [`Workspace::Host`]. It is another one where this program itself runs in a container, into which the
+    /// directory is mounted. A path of some other directory is told at the start.
+    pub fn bind_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.spec.bind_directory = Some(path.into());
+        self
+    }
+
     /// The timeout of a cell that names none (default 60 s).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.defaults.timeout = timeout;
@@ -260,6 +268,9 @@ impl SessionBuilder {
             Some(workspace) => workspace.clone(),
             None => Workspace::Memory(self.spec.memory / 4),
         };
+        if let Some(path) = &spec.bind_directory {
+            workdir::check_bind(path, &spec.workspace)?;
+        }
         spec.labels = labels(name, self.lease, directory, expires);
         spec.annotations = annotations();
         Ok((spec, expires))

@@ -13,13 +13,13 @@ use super::container::SessionContainer;
 use super::directory::{self, HostDirectory};
 use super::registry::{Lease, mark_mounted};
 use super::script::Place;
-use super::{Inner, Session, reaper, runtime};
+use super::{Inner, Session, reaper, runtime, workdir};
 use crate::engine::{BRIDGE, Programs};
 use crate::error::{Error, Kind};
 use crate::execution::SpillDirectory;
 use crate::kernel::{Command, Container, Driver, Handle, Settings};
 use crate::transport::{Bridge, BridgeError, Hello, Link, SocketListener, relay_link};
-use crate::{ContainerId, Engine};
+use crate::{ContainerId, ContainerSpec, Engine, Workspace};
 
 /// A bridge that can reach the host's socket dials it within milliseconds of its start; a slow machine gets this long.
 const DIAL_WAIT: Duration = Duration::from_secs(3);
@@ -59,14 +59,10 @@ async fn launch(engine: Arc<dyn Engine>, builder: SessionBuilder, name: String) 
     builder.specification(&name, "")?;
     sweep_once(&engine)?;
     let directory = HostDirectory::create(builder.lease, engine.as_ref()).await?;
-    let (mut spec, expires) = builder.specification(&name, directory.id())?;
+    let (spec, expires) = builder.specification(&name, directory.id())?;
     let listener = listener(&builder, engine.as_ref(), &directory)?;
-    if listener.is_some() {
-        spec.host_directory = Some(directory.mounted());
-        mark_mounted(&mut spec.labels);
-    }
-    let id = match engine.create(&spec).await {
-        Ok(id) => id,
+    let (id, listener) = match create(engine.as_ref(), &spec, &directory, listener, builder.link).await {
+        Ok(created) => created,
         Err(error) => {
             directory.remove();
             return Err(error);
@@ -94,7 +90,14 @@ async fn launch(engine: Arc<dyn Engine>, builder: SessionBuilder, name: String) 
         Ok((pid, greeted)) => {
             container.locate(pid);
             let about = About { name, image: spec.image, lease: builder.lease, expires, defaults: builder.defaults };
-            run(engine, container, greeted, about).await
+            let session = run(engine, container, greeted, about).await?;
+            if let (Workspace::Host(here), Some(there)) = (&spec.workspace, &spec.bind_directory)
+                && let Err(error) = workdir::check_is_shared(&session, here, there).await
+            {
+                let _ = session.stop().await;
+                return Err(error);
+            }
+            Ok(session)
         }
         Err(error) => {
             let _ = container.remove().await;
@@ -128,6 +131,30 @@ fn listener(
     SocketListener::bind(&directory.mounted(), directory.path())
         .map(Some)
         .map_err(|error| Error::new(Kind::Io, "cannot listen in the session's directory").with_source(error))
+}
+
+/// Creates the container, with the directory mounted that has the listener, if there is one. An engine whose files are not ours, since we are in a container
+/// ourselves, does not find it: no socket leads there then.
+async fn create(
+    engine: &dyn Engine,
+    spec: &ContainerSpec,
+    directory: &HostDirectory,
+    listener: Option<SocketListener>,
+    policy: LinkPolicy,
+) -> Result<(ContainerId, Option<SocketListener>), Error> {
+    if listener.is_some() {
+        let mut mounted = spec.clone();
+        mounted.host_directory = Some(directory.mounted());
+        mark_mounted(&mut mounted.labels);
+        match engine.create(&mounted).await {
+            Ok(id) => return Ok((id, listener)),
+            Err(error) if error.kind() == Kind::Mount && policy == LinkPolicy::Auto => {
+                tracing::debug!(%error, "the engine has other files: no socket leads to the container");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((engine.create(spec).await?, None))
 }
 
 /// Makes the link: the host's socket if the bridge dials it, else the relay.

@@ -14,6 +14,8 @@ tests! {
     python: [
         cells_and_scripts_work_in_a_directory_of_the_host,
         a_stop_during_a_script_leaves_its_files_and_no_others,
+        the_engine_may_know_the_directory_by_another_path,
+        another_directory_at_the_engines_path_is_told,
         what_cannot_be_a_work_directory_is_refused,
     ]
     container: [
@@ -62,6 +64,32 @@ async fn a_stop_during_a_script_leaves_its_files_and_no_others(lab: &Lab) {
     let length = fs::metadata(directory.path().join("made")).expect("it is there").len();
     let again = session_in(lab, directory.path()).await;
     assert_eq!(again.value("import os; os.path.getsize('made')").await, length.to_string());
+}
+
+async fn the_engine_may_know_the_directory_by_another_path(lab: &Lab) {
+    let (directory, elsewhere) = (tempfile::tempdir().expect("it is there"), tempfile::tempdir().expect("it is there"));
+    let theirs = elsewhere.path().join("theirs");
+    symlink(directory.path(), &theirs).expect("it is there");
+    let here = lab.builder().workspace(Workspace::Host(directory.path().to_owned())).bind_dir(theirs);
+    let session = here.start().await.expect("a session");
+    session.good("open('made', 'w').write('x')").await;
+    session.stop().await.expect("the call goes well");
+    assert_eq!(names(directory.path()), ["made"]);
+}
+
+async fn another_directory_at_the_engines_path_is_told(lab: &Lab) {
+    let (directory, other) = (tempfile::tempdir().expect("it is there"), tempfile::tempdir().expect("it is there"));
+    let here = || lab.builder().workspace(Workspace::Host(directory.path().to_owned()));
+    let error = here().bind_dir(other.path()).start().await.expect_err("it is another");
+    let why = std::error::Error::source(&error).expect("a reason").to_string();
+    assert!(error.is_usage() && why.contains(other.path().to_str().expect("UTF-8")), "{error}: {why}");
+    for refused in ["relative", "/somewhere/../else", "/", ""] {
+        let error = here().bind_dir(refused).start().await.expect_err("it is no path of the engine's");
+        assert!(error.is_usage(), "{refused:?}: {error}");
+    }
+    let error = lab.builder().bind_dir(other.path()).start().await.expect_err("there is no directory of the host");
+    assert!(error.is_usage(), "{error}");
+    assert_eq!((names(directory.path()), names(other.path())), (vec![], vec![]));
 }
 
 async fn what_cannot_be_a_work_directory_is_refused(lab: &Lab) {

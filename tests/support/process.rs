@@ -141,6 +141,7 @@ impl Engine for ProcessEngine {
                     .map_err(|error| Error::engine("cannot make a directory", error))?;
             }
             if let Workspace::Host(path) = &spec.workspace {
+                let path = spec.bind_directory.as_ref().unwrap_or(path);
                 let workspace = directory.join("workspace");
                 fs::remove_dir(&workspace)
                     .and_then(|()| std::os::unix::fs::symlink(path, workspace))

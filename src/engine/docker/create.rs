@@ -11,7 +11,7 @@ use bollard::models::{
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 
 use super::Docker;
-use super::failure::{NETWORK_HINT, failed, is_missing_network, is_status, message};
+use super::failure::{NETWORK_HINT, failed, is_missing_mount, is_missing_network, is_status, message};
 use super::limits::{Abilities, RUN_INODES, RUN_SIZE, Sizes, inodes};
 use super::user::User;
 use crate::Error;
@@ -27,7 +27,7 @@ impl Docker {
         }
         let user = match &spec.workspace {
             Workspace::Host(path) => {
-                self.check_is_ours_to_mount(path)?;
+                self.check_is_ours_to_mount(path, spec.bind_directory.as_deref())?;
                 User::of(spec, self.is_podman, self.abilities().await?.mapping)?
             }
             Workspace::Memory(_) | Workspace::Disk => User::OF_IMAGE,
@@ -46,17 +46,22 @@ impl Docker {
         Ok(id)
     }
 
-    /// A directory of this machine, and not one that holds the engine's socket, by which all of the machine could be had.
-    fn check_is_ours_to_mount(&self, path: &Path) -> Result<(), Error> {
-        let refused = |why: &str| {
-            Err(Error::new(Kind::Usage, format!("cannot mount the work directory {}", path.display()))
-                .with_source(why.to_owned()))
-        };
+    /// A directory of this machine, or one that the engine is told to find elsewhere; and not one that holds the engine's socket, by which all of the machine
+    /// could be had.
+    fn check_is_ours_to_mount(&self, path: &Path, elsewhere: Option<&Path>) -> Result<(), Error> {
+        let refused = |why: &str| Error::new(Kind::Usage, cannot_mount(path)).with_source(why.to_owned());
         let Some(socket) = self.address.strip_prefix("unix://") else {
-            return refused("the engine runs on another machine");
+            let another = || {
+                refused("the engine runs on another machine")
+                    .with_hint("if it has the directory too, name its path there: `--bind-dir`")
+            };
+            return elsewhere.map(|_| ()).ok_or_else(another);
         };
         let socket = Path::new(socket).canonicalize().unwrap_or_else(|_| socket.into());
-        if socket.starts_with(path) { refused("it holds the engine's socket") } else { Ok(()) }
+        if socket.starts_with(path) || elsewhere.is_some_and(|path| socket.starts_with(path)) {
+            return Err(refused("it holds the engine's socket"));
+        }
+        Ok(())
     }
 
     pub(super) async fn abilities(&self) -> Result<&Abilities, Error> {
@@ -196,7 +201,10 @@ fn mounts(spec: &ContainerSpec) -> Result<Vec<Mount>, Error> {
     match &spec.workspace {
         Workspace::Memory(_) => {}
         Workspace::Disk => mounts.push(workspace(MountType::VOLUME, None)),
-        Workspace::Host(path) => mounts.push(workspace(MountType::BIND, Some(absolute(path)?))),
+        Workspace::Host(path) => {
+            let path = spec.bind_directory.as_ref().unwrap_or(path);
+            mounts.push(workspace(MountType::BIND, Some(absolute(path)?)));
+        }
     }
     if let Some(directory) = &spec.host_directory {
         mounts.push(Mount {
@@ -234,6 +242,15 @@ fn refused(spec: &ContainerSpec, error: ClientError) -> Error {
         return Error::name_taken(name).with_hint(hint);
     }
     let attempted = format!("cannot create container {name} from image {image}");
+    let is_told = |path: &Path| is_missing_mount(&text) && text.contains(&path.display().to_string().to_lowercase());
+    if spec.host_directory.as_deref().is_some_and(is_told) {
+        return failed(Kind::Mount, attempted, error).with_hint("the relay link works with every engine");
+    }
+    if let Workspace::Host(path) = &spec.workspace
+        && is_told(spec.bind_directory.as_ref().unwrap_or(path))
+    {
+        return failed(Kind::Usage, cannot_mount(path), error).with_hint(BIND_HINT);
+    }
     if is_missing_network(&error) {
         return failed(Kind::Usage, attempted, error).with_hint(NETWORK_HINT);
     }
@@ -242,6 +259,13 @@ fn refused(spec: &ContainerSpec, error: ClientError) -> Error {
     }
     failed(if is_status(&error, 400) { Kind::Usage } else { Kind::Engine }, attempted, error)
 }
+
+fn cannot_mount(path: &Path) -> String {
+    format!("cannot mount the work directory {}", path.display())
+}
+
+const BIND_HINT: &str =
+    "where cellblock itself runs in a container, `--bind-dir` names the directory's path outside of it";
 
 fn runtime_hint(spec: &ContainerSpec) -> String {
     let runtime = spec.runtime.as_deref().unwrap_or_default();

@@ -33,6 +33,13 @@ pub(super) fn is_missing_network(error: &ClientError) -> bool {
     message(error).is_some_and(|text| text.contains("network") && text.contains("not found"))
 }
 
+/// Whether an engine's words, in lower case, are about a directory that it does not find: Docker's, Podman's, Docker Desktop's.
+pub(super) fn is_missing_mount(text: &str) -> bool {
+    ["bind source path does not exist", "no such file or directory", "mounts denied"]
+        .iter()
+        .any(|words| text.contains(words))
+}
+
 pub(super) const NETWORK_HINT: &str = "`docker network ls` lists the networks there are";
 
 /// Whether the engine could not be reached or went away in the middle of a request.
