@@ -7,6 +7,7 @@
 mod blocks;
 mod faults;
 mod files;
+mod inside;
 mod interrupts;
 mod listing;
 mod output;

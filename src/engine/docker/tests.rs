@@ -46,6 +46,28 @@ async fn a_taken_name_is_told_with_the_command_that_frees_it() {
 }
 
 #[tokio::test]
+async fn a_directory_that_the_engine_does_not_find_is_told_by_its_use() {
+    let here = TempDir::new().unwrap();
+    let path = here.path().display();
+    for words in [
+        format!("invalid mount config for type \\\"bind\\\": bind source path does not exist: {path}"),
+        format!("statfs {path}: no such file or directory"),
+        format!("Mounts denied: The path {path} is not shared from the host and is not known to Docker."),
+    ] {
+        let answer = Box::leak(format!(r#"{{"message":"{words}"}}"#).into_boxed_str());
+        let answers: Answers =
+            Box::leak(Box::new([VERSION, ("GET /info", 200, "{}"), ("POST /containers/create", 400, &*answer)]));
+        let (_directory, docker, _) = docker(answers).await;
+        let (mut mounted, mut shared) = (spec(), spec());
+        mounted.host_directory = Some(here.path().to_owned());
+        shared.workspace = crate::Workspace::Host(here.path().to_owned());
+        assert_eq!(docker.create(&mounted).await.unwrap_err().kind(), Kind::Mount, "{words}");
+        let error = docker.create(&shared).await.unwrap_err();
+        assert!(error.kind() == Kind::Usage && error.hint().unwrap().contains("--bind-dir"), "{error:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_keeps_the_engines_words() {
     let answers: Answers = &[
         VERSION,
