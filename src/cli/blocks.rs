@@ -157,9 +157,8 @@ impl Show<'_> {
                 }
             }
             BlockResult::Saved => self.screen.printer.note(format_args!("saved as {file} in the session")),
-            BlockResult::Refused(_) | BlockResult::Failed(_) => {
-                self.screen.printer.error(&Error::msg(outcome.output()));
-            }
+            BlockResult::Refused(_) => self.screen.printer.error(&Error::msg(outcome.output())),
+            BlockResult::Failed(error) => self.screen.printer.failure(error),
             _ => {}
         }
         Ok(())

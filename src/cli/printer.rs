@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{self, IsTerminal as _, Read, Write};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Chain, Context as _, Result};
 use cellblock::{Error, Ran, TerminalFilter};
 
 use super::args::Color;
@@ -154,9 +154,15 @@ impl Printer {
 
     /// Tells on stderr of a failure: what was attempted, the causes, and a hint if one of them has it.
     pub(crate) fn error(&mut self, error: &anyhow::Error) {
+        self.failure(error.as_ref());
+    }
+
+    /// The same of the library's own.
+    pub(crate) fn failure(&mut self, error: &(dyn std::error::Error + 'static)) {
         let label = self.painted(To::Stderr, "1;31", "error");
-        let _ = self.block(To::Stderr, &format!("{label}: {error:#}"));
-        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<Error>());
+        let told: Vec<String> = Chain::new(error).map(ToString::to_string).collect();
+        let _ = self.block(To::Stderr, &format!("{label}: {}", told.join(": ")));
+        let mut causes = Chain::new(error).filter_map(|cause| cause.downcast_ref::<Error>());
         match causes.clone().map(Error::ran).next() {
             Some(Ran::Yes) => self.note("the code ran, at least in part"),
             Some(Ran::Unknown) => self.note("the code may have run"),

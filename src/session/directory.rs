@@ -81,9 +81,7 @@ impl HostDirectory {
         // The umask may have taken bits that the container's user needs to reach the socket.
         std::fs::set_permissions(&mounted, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
         let lock = lock(&path).map_err(failed)?.ok_or_else(|| {
-            Error::new(Kind::Held, "cannot take hold of the session")
-                .with_source("another controller holds it")
-                .with_hint("stop that controller, or wait until it lets go")
+            Error::new(Kind::Held, "cannot take hold of the session").with_source("another controller holds it")
         })?;
         remove_left(&mounted);
         Ok(Self { path, id, lock })

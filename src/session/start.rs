@@ -186,9 +186,7 @@ pub(super) async fn relay(engine: &dyn Engine, id: &ContainerId) -> Result<Link,
 
 pub(super) async fn greet(link: Link, holder: &str) -> Result<(Bridge, Hello), Error> {
     Bridge::greet(link, holder, GREETING_WAIT).await.map_err(|error| match error {
-        BridgeError::Held => Error::new(Kind::Held, "cannot take hold of the session")
-            .with_source(error)
-            .with_hint("stop that controller, or wait until it lets go"),
+        BridgeError::Held => Error::new(Kind::Held, "cannot take hold of the session").with_source(error),
         error => Error::new(Kind::Start, "cannot reach the bridge in the container").with_source(error),
     })
 }

@@ -101,6 +101,16 @@ fn options_say_how_blocks_run() {
 }
 
 #[test]
+fn what_no_interpreter_is_found_for_says_what_to_do() {
+    let Some(image) = image() else { return };
+    let ended = blocks(image, "```powershell\nGet-Date\n```\n", []);
+    assert_eq!((ended.code, ended.stdout.as_str()), (127, ""));
+    for part in ["there is no \"pwsh\" in the image", image, "\nhint: `cellblock image build --base"] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn ctrl_c_ends_the_block_and_keeps_the_session() {
     let Some(image) = image() else { return };
     let session = Detached::start(image, "blocks-int");

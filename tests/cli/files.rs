@@ -1,7 +1,7 @@
 //! `cellblock files`.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -103,6 +103,24 @@ fn what_cannot_be_copied_is_named() {
     session.run("import os; os.mkdir('tree'); os.symlink('/etc/passwd', 'tree/link'); open('tree/file', 'w').close()");
     let partly = session.files(["get", "tree", to]);
     assert_eq!((partly.code, partly.stderr.as_str()), (0, "left out: link: a symbolic link\n"));
+}
+
+#[test]
+fn a_session_in_use_is_told_with_what_to_do() {
+    let Some(image) = image() else { return };
+    let session = Detached::start(image, "in-use");
+    let mut running = cellblock(["run", "--session", &session.0, "-c", "print('begun', flush=True); input()"]);
+    let mut running = running.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    running.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let held = session.files(["list"]);
+    assert_eq!((held.code, held.stdout.as_str()), (7, ""));
+    for part in [&format!("hold of the session {}", session.0), "hint: stop that controller", "session watch"] {
+        assert!(held.stderr.contains(part), "{part}: {}", held.stderr);
+    }
+    // An end of the input ends the cell.
+    drop(running.stdin.take());
+    running.wait().unwrap();
+    quiet(&session.files(["list"]));
 }
 
 #[test]
