@@ -189,8 +189,7 @@ impl<'a> RunBlocks<'a> {
 
     async fn script(&mut self, file: &str, shell: Shell) -> Result<BlockResult, Error> {
         let none: [&str; 0] = [];
-        // A name may begin with a dash.
-        let mut script = self.session.run_file(format!("./{file}"), none).interpreter(shell);
+        let mut script = self.session.run_file(file, none).interpreter(shell);
         if let Some(timeout) = self.timeout {
             script = script.timeout(timeout);
         }

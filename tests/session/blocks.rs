@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cellblock::{
-    BlockResult, BlocksEvent, BlocksOutcome, CodeBlock, Policy, PythonMode, Ran, Refusal, ScriptStatus, Session,
-    Status, extract_code_blocks,
+    BlockResult, BlocksEvent, BlocksOutcome, CodeBlock, Interpreter, Policy, PythonMode, Ran, Refusal, ScriptStatus,
+    Session, Status, extract_code_blocks,
 };
 
 use crate::judged;
@@ -25,6 +25,7 @@ tests! {
         unsupported_languages_stop,
         saved_languages_are_saved,
         other_interpreters_are_added,
+        powershell_blocks_run_where_it_is,
         an_interpreter_that_is_missing_is_told,
         unnamed_code_is_judged_by_the_kernel,
         the_kernel_knows_python,
@@ -207,11 +208,38 @@ async fn saved_languages_are_saved(lab: &Lab) {
 
 async fn other_interpreters_are_added(lab: &Lab) {
     let session = lab.session().await;
-    let policy = Policy::default().run("list", "cat").run("js", "cat").run("python", "cat");
-    let list = [block("list", "as it is"), block("javascript", "// x"), block("py", "x = 1")];
+    let policy = Policy::default().run("awk", Interpreter::new("awk").arg("-f")).run("perl", "perl");
+    let policy = policy.run("js", "cat").run("python", "cat");
+    let list = [
+        block("awk", "BEGIN { print 6 * 7 }"),
+        block("Perl", "# filename: a.pl\nprint join('-', 1 .. 3), \"\\n\"; print STDERR 'why'; exit 0"),
+        block("javascript", "// x"),
+        block("py", "x = 1"),
+    ];
     let outcome = blocks(&session, &list, &policy).await;
-    assert_eq!((outcome.exit_code, outcome.output.as_str()), (0, "as it is\n// x\nx = 1"));
+    assert_eq!((outcome.exit_code, outcome.output.as_str()), (0, "42\n1-2-3\nwhy\n// x\nx = 1"), "{outcome:?}");
+    assert_eq!(outcome.code_files[1], "a.pl");
+    let outcome = blocks(&session, &[block("awk", "BEGIN { exit 3 }"), block("perl", "print 1")], &policy).await;
+    assert_eq!((outcome.exit_code, outcome.blocks.len()), (3, 1));
     assert!(outcome.blocks.iter().all(|block| matches!(block.result, BlockResult::Script(_))));
+}
+
+/// Over a stand-in that tells how it was started: the image has no PowerShell.
+async fn powershell_blocks_run_where_it_is(lab: &Lab) {
+    let session = lab.builder().env("PATH", "bin:/usr/local/bin:/usr/bin:/bin").start().await.expect("a session");
+    let make = "import os\nos.mkdir('bin')\nopen('bin/pwsh', 'w').write('''#!/bin/sh\necho \"$@\"; cat \"$5\"; exit 5''')\n\
+                os.chmod('bin/pwsh', 0o755)";
+    session.good(make).await;
+    let place = session.value("os.getcwd()").await;
+    for language in ["pwsh", "PowerShell", "ps1"] {
+        let list = [block(language, "# filename: a.ps1\nGet-Date")];
+        let outcome = blocks(&session, &list, &Policy::default()).await;
+        let told = "-NoLogo -NoProfile -NonInteractive -File WORKSPACE/a.ps1\n# filename: a.ps1\nGet-Date";
+        assert_eq!(
+            (outcome.exit_code, outcome.output.replace(place.trim_matches('\''), "WORKSPACE").as_str()),
+            (5, told)
+        );
+    }
 }
 
 async fn an_interpreter_that_is_missing_is_told(lab: &Lab) {
@@ -222,6 +250,7 @@ async fn an_interpreter_that_is_missing_is_told(lab: &Lab) {
         let outcome = blocks(&session, &list, &policy).await;
         assert_eq!((outcome.exit_code, outcome.blocks.len()), (127, 1), "{outcome:?}");
         assert!(outcome.output.contains(&format!("there is no \"{program}\" in the image")), "{}", outcome.output);
+        assert!(outcome.output.contains("cannot run the file \"tmp_code_"), "{}", outcome.output);
     }
 }
 

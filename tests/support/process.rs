@@ -79,7 +79,8 @@ impl ProcessEngine {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("LANG", "C.UTF-8")
             .env("HOME", process.directory.join("home"))
-            .env("IPYTHONDIR", process.directory.join("home/ipython"));
+            .env("IPYTHONDIR", process.directory.join("home/ipython"))
+            .envs(process.env.iter().cloned());
         if matches!(command, "init" | "relay") {
             python.arg("--runtime-dir").arg(process.directory.join("run"));
         }
@@ -88,7 +89,7 @@ impl ProcessEngine {
             python.arg("--host-dir").arg(process.host_directory.as_ref().unwrap_or(&nothing));
         }
         if command == "init" {
-            python.args(process.args.iter().skip(1)).envs(process.env.iter().cloned());
+            python.args(process.args.iter().skip(1));
         }
         Ok(python)
     }
