@@ -10,6 +10,7 @@ mod tasks;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cellblock::{Engine, Session};
+use futures_util::FutureExt as _;
 use tokio::sync::watch;
 
 pub(crate) use self::entry::{Entry, Held};
@@ -142,7 +144,9 @@ impl Store {
     /// Goes on where the one who asked has gone: the session is there for the next call.
     async fn make(self: Arc<Self>, identifier: Identifier, options: Options, outcome: watch::Sender<Option<Refusal>>) {
         let _start = self.starts.begin();
-        match self.starter.start(&options).await {
+        // A fault of ours is not to leave a slot that is never ready.
+        let started = AssertUnwindSafe(self.starter.start(&options)).catch_unwind().await;
+        match started.unwrap_or_else(|_| Err(Refusal::new(Code::Internal, "this server has a fault"))) {
             Ok(session) => {
                 let entry = self.entry(&identifier, session, &options);
                 self.put(&mut self.lock(), entry);

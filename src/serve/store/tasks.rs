@@ -72,15 +72,20 @@ impl Store {
                 starts.spawn(async move { store.warm_one().await });
             }
             tokio::select! {
-                Some(started) = starts.join_next() => match started {
-                    Ok(Ok(())) => pause = FIRST_PAUSE,
-                    Ok(Err(refusal)) => {
-                        tracing::warn!(code = refusal.code().as_str(), "the pool could not be refilled");
-                        sleep(pause).await;
-                        pause = (pause * 2).min(LONGEST_PAUSE);
+                Some(started) = starts.join_next() => {
+                    match started {
+                        Ok(Ok(())) => {
+                            pause = FIRST_PAUSE;
+                            continue;
+                        }
+                        Ok(Err(refusal)) => {
+                            tracing::warn!(code = refusal.code().as_str(), "the pool could not be refilled");
+                        }
+                        Err(error) => tracing::error!(%error, "a start failed"),
                     }
-                    Err(error) => tracing::error!(%error, "a start failed"),
-                },
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
                 () = self.pool.wanted.notified() => {}
                 // Room may have come without a word.
                 () = sleep(LONGEST_PAUSE) => {}
