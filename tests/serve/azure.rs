@@ -197,6 +197,15 @@ async fn jupyters_own_form_of_a_value_can_be_asked_for() {
 }
 
 #[tokio::test]
+async fn an_empty_kernel_is_one_without_libraries_and_keeps_its_variables() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "x = 'kept'").await;
+    let code = "import sys; x, sorted({'numpy', 'pandas', 'matplotlib'} & set(sys.modules))";
+    let (_, body) = answer(server.executions("a", NEWEST, &json!({"code": code, "useEmptyKernel": true}))).await;
+    assert_eq!(body["result"]["executionResult"], "('kept', [])", "{body}");
+}
+
+#[tokio::test]
 async fn a_shells_status_is_its_exit_code() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     let (_, body) =

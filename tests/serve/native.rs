@@ -1,14 +1,25 @@
 //! Our own API, and the document that describes it.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{Server, answer, assert_refused, eventually};
 
 fn post(server: &Server, path: &str, body: &Value) -> reqwest::RequestBuilder {
     server.request(Method::POST, path).json(body)
+}
+
+/// Reads on until this has come, and returns all that has.
+async fn read_until(response: &mut Response, what: &str) -> String {
+    let mut read = String::new();
+    while !read.contains(what) {
+        read.push_str(std::str::from_utf8(&response.chunk().await.unwrap().expect(&read)).unwrap());
+    }
+    read
 }
 
 #[tokio::test]
@@ -71,16 +82,11 @@ async fn events_come_as_they_happen_in_both_forms() {
             post(&server, "/v1/sessions/a/executions", &code).header("accept", accept).send().await.unwrap();
         assert_eq!(response.headers()["content-type"], content_type);
         assert!(response.headers().contains_key("cellblock-execution-id"));
-        let mut read = String::new();
-        while !read.contains(r#""event":"stdout""#) {
-            read.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
-        }
+        let mut read = read_until(&mut response, r#""event":"stdout""#).await;
         assert!(read.contains(r#"{"event":"stdout","text":"first\n"}"#), "{read}");
         let (status, _) = answer(server.request(Method::POST, "/v1/sessions/a/interrupt")).await;
         assert_eq!(status, StatusCode::NO_CONTENT);
-        while let Some(chunk) = response.chunk().await.unwrap() {
-            read.push_str(std::str::from_utf8(&chunk).unwrap());
-        }
+        read.push_str(&response.text().await.unwrap());
         let done = read.lines().filter(|line| line.contains(r#""event":"done""#)).collect::<Vec<_>>();
         assert!(done.len() == 1 && done[0].contains(r#""status":"interrupted""#), "{read}");
     }
@@ -93,10 +99,7 @@ async fn a_client_that_leaves_a_stream_interrupts_the_cell() {
     let code = json!({"code": "import time\nprint('on')\ntime.sleep(100)"});
     let mut response =
         post(&server, "/v1/sessions/a/executions", &code).header("accept", "text/event-stream").send().await.unwrap();
-    let mut read = String::new();
-    while !read.contains("on\\n") {
-        read.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
-    }
+    read_until(&mut response, "on\\n").await;
     drop(response);
     eventually("the cell has ended", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 0).await;
     let (_, list) = answer(server.get("/v1/sessions/a/executions")).await;
@@ -187,6 +190,34 @@ async fn the_document_names_every_operation() {
 }
 
 #[tokio::test]
+async fn the_document_describes_every_field_of_what_ran() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "1").await;
+    let message = json!({"message": "```python\n1/0\n```\n```bash\necho\n```", "keep_going": true});
+    let (_, whole) = answer(post(&server, "/v1/sessions/a/blocks", &message)).await;
+    let (_, document) = answer(server.get("/openapi.json")).await;
+    let [cell, script] = [&whole["blocks"][0]["execution"], &whole["blocks"][1]["script"]];
+    for (schema, value) in [
+        ("BlocksOutcome", &whole),
+        ("BlockOutcome", &whole["blocks"][0]),
+        ("Execution", cell),
+        ("PythonError", &cell["error"]),
+        ("Text", &cell["stdout"]),
+        ("Timing", &cell["timing"]),
+        ("Usage", &cell["usage"]),
+        ("ScriptOutcome", script),
+        ("ScriptTiming", &script["timing"]),
+    ] {
+        let mut written: Vec<&String> = value.as_object().unwrap().keys().collect();
+        let described = &document["components"]["schemas"][schema]["properties"];
+        let mut described: Vec<&String> = described.as_object().unwrap().keys().collect();
+        written.sort();
+        described.sort();
+        assert_eq!(written, described, "{schema}");
+    }
+}
+
+#[tokio::test]
 async fn an_interrupt_ends_a_block_of_a_shell() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     server.execute("a", "x = 40").await;
@@ -222,4 +253,68 @@ async fn the_blocks_of_a_message_are_carried_out() {
     assert_eq!(list["executions"].as_array().unwrap().last().unwrap()["outcome"], outcome);
     let response = post(&server, "/v1/sessions/a/blocks", &json!({"message": "no code"})).send().await.unwrap();
     assert_refused(&response, 400, "SessionRequestValidationFailed");
+}
+
+#[tokio::test]
+async fn blocks_are_told_as_they_are_carried_out() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "import pathlib, time").await;
+    let waits = "print('waits')\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)";
+    let message = json!({"message": format!("```python\n{waits}\n```\n```bash\necho out; echo err >&2; exit 3\n```")});
+    for accept in ["text/event-stream", "application/x-ndjson"] {
+        let request = post(&server, "/v1/sessions/a/blocks", &message).header("accept", accept);
+        let mut response = request.send().await.unwrap();
+        let mut read = read_until(&mut response, "waits").await;
+        let (status, _) = answer(server.request(Method::PUT, "/v1/sessions/a/files/go")).await;
+        assert_eq!(status, StatusCode::CREATED, "the first block waits while its text is here");
+        read.push_str(&response.text().await.unwrap());
+        let (status, _) = answer(server.request(Method::DELETE, "/v1/sessions/a/files/go")).await;
+        assert_eq!(status, StatusCode::NO_CONTENT);
+        let lines = read.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        let events: Vec<Value> = lines
+            .filter(|line| !line.is_empty() && !line.starts_with(':'))
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let at = |kind: &str, index: usize| {
+            let is_it = |event: &&Value| event["event"] == kind && event["index"] == index;
+            let at = events.iter().position(|event| is_it(&event));
+            at.unwrap_or_else(|| panic!("no {kind} {index} in {events:?}"))
+        };
+        let said = |begun: usize, ended: usize, stream: &str| {
+            let of_it = events[begun..ended].iter().filter(|event| event["event"] == stream);
+            of_it.map(|event| event["text"].as_str().unwrap()).collect::<String>()
+        };
+        let (cell, script) =
+            ((at("block_begun", 0), at("block_ended", 0)), (at("block_begun", 1), at("block_ended", 1)));
+        assert!(cell.0 == 0 && cell.1 < script.0 && script.1 == events.len() - 2, "{events:?}");
+        assert_eq!(
+            (&events[cell.0]["language"], said(cell.0, cell.1, "stdout").as_str()),
+            (&json!("python"), "waits\n")
+        );
+        assert_eq!(said(script.0, script.1, "stdout"), "out\n");
+        assert_eq!(said(script.0, script.1, "stderr"), "err\n");
+        let whole = events.last().unwrap();
+        assert_eq!((&whole["event"], &whole["outcome"]["exit_code"]), (&json!("done"), &json!(3)));
+        for (index, ended) in [cell.1, script.1].into_iter().enumerate() {
+            assert_eq!(events[ended]["outcome"], whole["outcome"]["blocks"][index]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_client_has_stopped_reading_does_not_hold_its_session() {
+    let Some(server) = Server::start(&["--no-auth", "--client-timeout", "2s"]) else { return };
+    server.execute("a", "x = 1").await;
+    let body = json!({"code": "while True:\n    print('x' * 10_000)"}).to_string();
+    let mut stalled = TcpStream::connect(server.address.strip_prefix("http://").unwrap()).unwrap();
+    let head = "POST /v1/sessions/a/executions HTTP/1.1\r\nhost: localhost\r\naccept: application/x-ndjson\r\n";
+    let more = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stalled.write_all(format!("{head}{more}").as_bytes()).unwrap();
+    stalled.read_exact(&mut [0; 100]).unwrap();
+    // From here on it only stays connected.
+    eventually("the cell has ended", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 0).await;
+    let (_, list) = answer(server.get("/v1/sessions/a/executions")).await;
+    assert_eq!(list["executions"].as_array().unwrap().last().unwrap()["state"], "canceled");
+    assert_eq!(server.execute("a", "x").await["result"], 1);
+    drop(stalled);
 }

@@ -56,6 +56,12 @@ async fn a_session_ends_by_idle_time_which_every_call_resets() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_over_before_its_first_call_is_not_made_again_and_again() {
+    let Some(server) = Server::start(&["--no-auth", "--idle-timeout", "0.001ms"]) else { return };
+    assert_eq!(server.execute("a", "1+1").await["result"], 2);
+}
+
+#[tokio::test]
 async fn a_session_ends_by_its_maximum_life() {
     let Some(server) = Server::start(&["--no-auth", "--max-life", "4s"]) else { return };
     server.execute("a", "x = 1").await;
@@ -227,4 +233,20 @@ async fn what_is_installed_can_be_asked_for() {
     assert_eq!(body["jupyterKernel"]["name"], "ipykernel");
     assert!(body["preInstalledPackages"].as_array().unwrap().iter().any(|package| package["name"] == "ipykernel"));
     eventually("its session has ended", async || server.containers().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_the_image_is_asked_leaves_no_session() {
+    let directory = state();
+    // A session that is kept does not end with who has asked for it.
+    let Some(server) = Server::start(&["--no-auth", "-vv", "--keep-sessions", "--state-dir", text(directory.path())])
+    else {
+        return;
+    };
+    let asks = tokio::spawn(server.get(&format!("/metadata?api-version={NEW}")).send());
+    eventually("the question is put", async || server.logged().contains("sent to the kernel")).await;
+    asks.abort();
+    assert!(asks.await.is_err_and(|error| error.is_cancelled()), "it was not answered yet");
+    eventually("its session has ended", async || server.containers().is_empty()).await;
+    assert_eq!(server.get(&format!("/metadata?api-version={NEW}")).send().await.unwrap().status(), StatusCode::OK);
 }

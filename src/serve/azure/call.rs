@@ -32,6 +32,8 @@ impl Call {
         };
         let fields = Fields(fields);
         let seconds = fields.whole("timeoutInSeconds")?;
+        // It asks for a kernel without libraries loaded ahead, which every one of ours is.
+        fields.flag("useEmptyKernel")?;
         if seconds == Some(0) {
             return Err(Refusal::invalid("`timeoutInSeconds` is more than 0"));
         }
@@ -186,6 +188,7 @@ mod tests {
             json!({"code": "", "timeoutInSeconds": 0}),
             json!({"code": "", "timeoutInSeconds": -1}),
             json!({"code": "", "timeoutInSeconds": "1"}),
+            json!({"code": "", "useEmptyKernel": "yes"}),
             json!({"execCommandAndArgs": []}),
             json!({"execCommandAndArgs": [""]}),
             json!({"execCommandAndArgs": [1]}),

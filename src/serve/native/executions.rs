@@ -14,7 +14,7 @@ use crate::serve::refusal::Refusal;
 use crate::serve::runs::{ExecutionId, Form, Request, Run, Work};
 use crate::serve::server::State;
 
-/// Runs a cell. By `Accept`: the execution in full, or its events as they come (`text/event-stream`, `application/x-ndjson`).
+/// Runs a cell. By `Accept`: the execution in full, or as they come its events, each an `Event` (`text/event-stream`, `application/x-ndjson`).
 ///
 /// A Python exception is an outcome of a successful call. A client that goes away before the end interrupts the cell; the session lives.
 #[utoipa::path(
@@ -63,7 +63,8 @@ pub(super) async fn shell(
 
 /// Carries out the code blocks of a message in order, up to the first that fails.
 ///
-/// Blocks of Python are cells of the kernel, unless `python` says otherwise; scripts are files of the work directory, and run beside the kernel.
+/// Blocks of Python are cells of the kernel, unless `python` says otherwise; scripts are files of the work directory, and run beside the kernel. By
+/// `Accept` as for cells: each block's `block_begun`, the events of its cell or its script, its `block_ended` with its outcome, and at the end `done` with the whole.
 #[utoipa::path(
     post, path = "/v1/sessions/{identifier}/blocks", tag = "executions",
     params(SessionPath), request_body = NewBlocks,

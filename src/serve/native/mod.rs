@@ -1,6 +1,7 @@
 //! Our own API, below `/v1`, and the OpenAPI document that describes it.
 
 mod body;
+mod event;
 mod executions;
 mod files;
 mod openapi;

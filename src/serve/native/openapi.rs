@@ -8,6 +8,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 #[openapi(
     info(title = "cellblock", description = "Stateful Python in locked containers", license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")),
     security(("token" = [])),
+    components(schemas(super::event::Event)),
     modifiers(&Token),
 )]
 struct Base;

@@ -118,6 +118,8 @@ pub(super) struct ScriptOutcome {
     /// One number, by the shell's conventions.
     exit_code: i32,
     state: State,
+    /// While it ran, the memory limit ended a process of the container.
+    out_of_memory: bool,
     stdout: Text,
     stderr: Text,
     timing: ScriptTiming,

@@ -203,12 +203,6 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    pub(super) fn note_start(&self) {
-        if self.record.started.set(SystemTime::now()).is_ok() {
-            self.changed();
-        }
-    }
-
     pub(super) fn note(&self, happening: &Happening) {
         self.record.started.get_or_init(SystemTime::now);
         self.record.live().note(happening);

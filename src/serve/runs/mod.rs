@@ -1,5 +1,6 @@
 //! What runs in sessions, and what is remembered of it.
 
+mod blocks;
 mod history;
 mod id;
 mod live;

@@ -2,18 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
-use cellblock::{
-    BlockResult, BlocksOutcome, Error, Event, OnDrop, Ran, RunStream, ScriptEvent, ScriptStream, State, Text,
-};
-use futures_util::future::BoxFuture;
-use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use cellblock::{Error, Event, OnDrop, Ran, RunStream, ScriptEvent, ScriptStream, State, Text};
+use futures_util::{Stream, StreamExt as _};
 use serde::Serialize;
 use tracing::Span;
 
+use super::blocks::{Blocks, BlocksEvent};
 use super::history::{End, Record, Started};
 use super::work::{Outcome, Request, Work};
 use crate::serve::refusal::{Code, Refusal};
@@ -28,23 +24,10 @@ pub(crate) enum Happening {
     Blocks(BlocksEvent),
 }
 
-/// The end of a message's blocks. What comes before it is not told yet: what runs in them borrows it.
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub(crate) enum BlocksEvent {
-    Done { outcome: Outcome },
-}
-
 enum Events {
     Cell(RunStream),
     Script(ScriptStream),
     Blocks(Blocks),
-}
-
-struct Blocks {
-    /// None once they have ended.
-    all: Option<BoxFuture<'static, Result<BlocksOutcome, Error>>>,
-    in_cell: Arc<AtomicBool>,
 }
 
 /// A stream of what happens. Dropped before its end, it interrupts what runs, and the session lives.
@@ -54,7 +37,6 @@ pub(crate) struct Run {
     held: Held,
     store: Arc<Store>,
     span: Span,
-    begun: Instant,
 }
 
 impl Run {
@@ -63,7 +45,7 @@ impl Run {
         let span = tracing::info_span!("execution", session = held.session.name(), execution = %request.id);
         let events = events(&held, &request);
         let started = held.history.begin(request, store.config().queue)?;
-        Ok(Self { events, started, held, store: Arc::clone(store), span, begun: Instant::now() })
+        Ok(Self { events, started, held, store: Arc::clone(store), span })
     }
 
     pub(crate) fn record(&self) -> &Arc<Record> {
@@ -117,17 +99,7 @@ fn events(held: &Held, request: &Request) -> Events {
         Work::Script { text, shell, stdin } => (session.run_shell(text.as_bytes(), shell.clone()), stdin),
         Work::Program { argv, stdin } => (session.run_program(argv), stdin),
         Work::Blocks { blocks, policy, keep_going } => {
-            let (session, blocks, policy, keep_going) = (session.clone(), blocks.clone(), policy.clone(), *keep_going);
-            let in_cell = Arc::new(AtomicBool::new(false));
-            let noted = Arc::clone(&in_cell);
-            let all = async move {
-                let all = session.run_blocks(&blocks, &policy).timeout(timeout).keep_going(keep_going);
-                all.on_event(move |event| {
-                    noted.store(matches!(event, cellblock::BlocksEvent::Cell(_)), Ordering::Release);
-                })
-                .await
-            };
-            return Events::Blocks(Blocks { all: Some(all.boxed()), in_cell });
+            return Events::Blocks(Blocks::begin(session, blocks, policy, timeout, *keep_going));
         }
     };
     let script = script.timeout(timeout).on_drop(OnDrop::Interrupt);
@@ -137,21 +109,8 @@ fn events(held: &Held, request: &Request) -> Events {
     })
 }
 
-impl BlocksEvent {
-    fn of(mut outcome: BlocksOutcome, took: Duration) -> Self {
-        for block in &mut outcome.blocks {
-            match &mut block.result {
-                BlockResult::Cell(execution) => keep_to_ourselves([&mut execution.stdout, &mut execution.stderr]),
-                BlockResult::Script(script) => keep_to_ourselves([&mut script.stdout, &mut script.stderr]),
-                _ => {}
-            }
-        }
-        Self::Done { outcome: Outcome::Blocks(Arc::new(outcome), took) }
-    }
-}
-
 /// Where this machine keeps long outputs is no client's affair.
-fn keep_to_ourselves(texts: [&mut Text; 2]) {
+pub(super) fn keep_to_ourselves(texts: [&mut Text; 2]) {
     for text in texts {
         (text.spill, text.spill_bytes) = (None, None);
     }
@@ -165,37 +124,20 @@ impl Stream for Run {
             match &mut self.events {
                 Events::Script(script) => script.interrupt(),
                 // The kernel interrupts a cell of theirs, and their outcome says so. Nobody else reaches a script of theirs.
-                Events::Blocks(blocks) if !blocks.in_cell.load(Ordering::Acquire) && blocks.all.is_some() => {
-                    blocks.all = None;
-                    self.started.end(End::Canceled);
-                    let refusal = Refusal::new(
-                        Code::Conflict,
-                        "the blocks were interrupted: the session is unharmed, and what they had put out is not told",
-                    );
-                    return Poll::Ready(Some(Err(refusal)));
+                Events::Blocks(blocks) => {
+                    if blocks.drop_script() {
+                        self.started.end(End::Canceled);
+                        let message = "the blocks were interrupted: the session is unharmed, and they have no outcome";
+                        return Poll::Ready(Some(Err(Refusal::new(Code::Conflict, message))));
+                    }
                 }
-                Events::Cell(_) | Events::Blocks(_) => {}
+                Events::Cell(_) => {}
             }
         }
-        if matches!(self.events, Events::Blocks(_)) {
-            // They tell nothing before their end.
-            self.started.note_start();
-        }
-        let begun = self.begun;
         let next = match &mut self.events {
-            Events::Cell(events) => {
-                events.poll_next_unpin(context).map(|next| next.map(|next| next.map(Happening::Cell)))
-            }
-            Events::Script(events) => {
-                events.poll_next_unpin(context).map(|next| next.map(|next| next.map(Happening::Script)))
-            }
-            Events::Blocks(Blocks { all, .. }) => match all {
-                None => Poll::Ready(None),
-                Some(running) => running.poll_unpin(context).map(|ended| {
-                    *all = None;
-                    Some(ended.map(|outcome| Happening::Blocks(BlocksEvent::of(outcome, begun.elapsed()))))
-                }),
-            },
+            Events::Cell(events) => events.poll_next_unpin(context).map_ok(Happening::Cell),
+            Events::Script(events) => events.poll_next_unpin(context).map_ok(Happening::Script),
+            Events::Blocks(events) => events.poll_next_unpin(context),
         };
         let Poll::Ready(mut next) = next else { return Poll::Pending };
         match &mut next {

@@ -42,20 +42,11 @@ impl Options {
         at_most("life_seconds", seconds(self.life), server.life.as_secs_f64())
     }
 
-    pub(super) fn apply(&self, mut builder: SessionBuilder) -> SessionBuilder {
-        if let Some(memory) = self.memory {
-            builder = builder.memory(memory);
-        }
-        if let Some(cpus) = self.cpus {
-            builder = builder.cpus(cpus);
-        }
-        if let Some(pids) = self.pids {
-            builder = builder.pids(pids);
-        }
-        for (name, value) in &self.env {
-            builder = builder.env(name, value);
-        }
-        builder
+    pub(super) fn apply(&self, builder: SessionBuilder) -> SessionBuilder {
+        let builder = self.memory.into_iter().fold(builder, SessionBuilder::memory);
+        let builder = self.cpus.into_iter().fold(builder, SessionBuilder::cpus);
+        let builder = self.pids.into_iter().fold(builder, SessionBuilder::pids);
+        self.env.iter().fold(builder, |builder, (name, value)| builder.env(name, value))
     }
 }
 
