@@ -99,7 +99,7 @@ pub(crate) struct ServeArgs {
     /// The most connections at a time
     #[arg(long, value_name = "COUNT", default_value_t = 4096, value_parser = at_least_one, help_heading = "Limits")]
     max_connections: usize,
-    /// The most requests a second of callers with a token, and of all others [default: no limit]
+    /// The most requests a second of callers with a token, of viewers of the page, and of all others [default: no limit]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     max_rate: Option<u32>,
     /// How long a client may take for a request's head, between two parts of its body, and until it reads more of an answer

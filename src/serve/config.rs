@@ -73,7 +73,7 @@ pub(crate) struct Limits {
     /// The longest upload, in bytes.
     pub(crate) upload: u64,
     pub(crate) connections: usize,
-    /// Requests a second, of all clients with a token together, and of all without one.
+    /// Requests a second, of all clients with a token together, of all viewers of the page, and of all others.
     pub(crate) rate: Option<u32>,
     /// How long a client may take for a request's head, between two parts of its body, and until it reads more of an answer.
     pub(crate) patience: Duration,

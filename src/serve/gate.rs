@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::http::auth::{self, Secret};
 use super::http::rate::Rate;
 use super::http::site::Site;
-use super::page;
+use super::page::{self, Logins};
 use super::refusal::{Code, Refusal};
 
 /// Who may call, and how often.
@@ -18,33 +19,67 @@ pub(crate) struct Gate {
     pub(crate) site: Site,
     pub(crate) rates: Option<Rates>,
     pub(crate) tokens: Option<Vec<Secret>>,
+    pub(crate) logins: Logins,
 }
 
-/// How often callers may call who bear a token, and, apart from them, all others: nobody without one can take their turn.
+/// What a request shows of who sends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// One of our tokens, or there are none.
+    Known,
+    /// The cookie of a login, which is good for the page alone.
+    Viewer,
+    Stranger,
+}
+
+/// How often callers of each kind may call: nobody without a token can take the turn of those with one, nor a stranger that of a viewer.
 #[derive(Debug)]
 pub(crate) struct Rates {
     known: Rate,
-    others: Rate,
+    viewers: Rate,
+    strangers: Rate,
 }
 
 impl Rates {
     pub(crate) fn new(per_second: u32) -> Self {
-        Self { known: Rate::new(per_second), others: Rate::new(per_second) }
+        let rate = || Rate::new(per_second);
+        Self { known: rate(), viewers: rate(), strangers: rate() }
+    }
+
+    fn of(&self, caller: Caller) -> &Rate {
+        match caller {
+            Caller::Known => &self.known,
+            Caller::Viewer => &self.viewers,
+            Caller::Stranger => &self.strangers,
+        }
     }
 }
 
 impl Gate {
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Caller {
+        match &self.tokens {
+            Some(tokens) if !auth::bears(headers, tokens) => {
+                if self.logins.include(headers) {
+                    Caller::Viewer
+                } else {
+                    Caller::Stranger
+                }
+            }
+            _ => Caller::Known,
+        }
+    }
+
     fn check(&self, request: &Request) -> Result<(), Refusal> {
         self.site.check(request.headers(), request.uri())?;
         let path = request.uri().path();
-        let known = self.tokens.as_ref().is_none_or(|tokens| auth::bears(request.headers(), tokens));
+        let caller = self.caller(request.headers());
         // Whoever watches over the server asks without a token, and has to get an answer also when others flood it.
         if let Some(rates) = &self.rates
             && path != "/health"
         {
-            if known { rates.known.check() } else { rates.others.check() }?;
+            rates.of(caller).check()?;
         }
-        if known || is_open(path) {
+        if caller == Caller::Known || is_open(path) {
             return Ok(());
         }
         Err(Refusal::new(Code::Unauthorized, "a bearer token of this server is needed in `Authorization`"))

@@ -46,7 +46,6 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// What is installed in the image, once somebody has asked.
     pub(crate) metadata: OnceCell<Value>,
-    pub(crate) logins: Logins,
     pub(crate) meter: Meter,
 }
 
@@ -75,10 +74,10 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let store = Store::new(sessions, keep.as_deref(), Arc::clone(&metrics))?;
         let rates = limits.rate.map(Rates::new);
-        let gate = Arc::new(Gate { site: Site::new(&hosts, &origins), rates, tokens });
+        let gate = Arc::new(Gate { site: Site::new(&hosts, &origins), rates, tokens, logins: Logins::new() });
         let origins = origins.iter().map(|origin| HeaderValue::from_str(origin)).collect::<Result<_, _>>()?;
-        let (metadata, logins, meter) = (OnceCell::new(), Logins::new(), Meter::default());
-        let state = State(Arc::new(Shared { store, gate, identity, limits, metadata, logins, meter }));
+        let (metadata, meter) = (OnceCell::new(), Meter::default());
+        let state = State(Arc::new(Shared { store, gate, identity, limits, metadata, meter }));
         let router = router(&state, metrics, origins);
         let connections = Arc::new(Semaphore::new(state.limits.connections));
         let acceptor = |listener, tls| Acceptor {

@@ -266,7 +266,7 @@ async fn blocks_are_told_as_they_are_carried_out() {
         let mut response = request.send().await.unwrap();
         let mut read = read_until(&mut response, "waits").await;
         let (status, _) = answer(server.request(Method::PUT, "/v1/sessions/a/files/go")).await;
-        assert_eq!(status, StatusCode::CREATED, "the first block waits while its text is here");
+        assert_eq!(status, StatusCode::CREATED);
         read.push_str(&response.text().await.unwrap());
         let (status, _) = answer(server.request(Method::DELETE, "/v1/sessions/a/files/go")).await;
         assert_eq!(status, StatusCode::NO_CONTENT);

@@ -138,6 +138,28 @@ async fn callers_without_a_token_do_not_take_the_turn_of_those_with_one() {
     assert_eq!(server.get("/v1/sessions").send().await.unwrap().status(), StatusCode::OK);
 }
 
+#[tokio::test]
+async fn strangers_do_not_take_the_turn_of_who_looks_at_the_page() {
+    let Some(server) = Server::start(&["--max-rate", "1"]) else { return };
+    let browser = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let login = browser
+        .post(format!("{}/login", server.address))
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(format!("token={}", server.token.as_deref().unwrap()));
+    let cookie = login.send().await.unwrap().headers()["set-cookie"].to_str().unwrap().to_owned();
+    let cookie = cookie.split(';').next().unwrap();
+    let look = async |cookie: &str| {
+        let look = browser.get(format!("{}/", server.address)).header("cookie", cookie);
+        look.send().await.unwrap().status()
+    };
+    let mut refused = false;
+    for _ in 0..50 {
+        refused |= look("cellblock=made-up").await == StatusCode::TOO_MANY_REQUESTS;
+    }
+    assert!(refused);
+    assert_eq!(look(cookie).await, StatusCode::OK);
+}
+
 /// A way to the engine that can be cut.
 struct Proxy {
     path: PathBuf,

@@ -12,7 +12,8 @@ use maud::html;
 use serde::Deserialize;
 
 use super::shell::{Page, notice};
-use crate::serve::http::auth::{self, Secret};
+use crate::serve::gate::Caller;
+use crate::serve::http::auth::Secret;
 use crate::serve::server::State;
 
 /// How long a login lasts without a look.
@@ -51,6 +52,11 @@ impl Logins {
         cookie
     }
 
+    /// Whether a request bears the cookie of a login.
+    pub(in crate::serve) fn include(&self, headers: &HeaderMap) -> bool {
+        cookie(headers).is_some_and(|cookie| self.knows(cookie))
+    }
+
     fn knows(&self, cookie: &str) -> bool {
         let mut known = self.lock();
         known.retain(|login| login.used.elapsed() < LASTS);
@@ -82,7 +88,7 @@ pub(super) struct Sent {
 impl Sent {
     /// None if our own page sent it.
     pub(super) fn refusal(&self, state: &State) -> Option<Page> {
-        let ours = state.logins.form.is(self.form.as_bytes());
+        let ours = state.gate.logins.form.is(self.form.as_bytes());
         (!ours).then(|| {
             notice(
                 StatusCode::FORBIDDEN,
@@ -94,10 +100,7 @@ impl Sent {
 }
 
 pub(super) async fn guard(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
-    let let_in = state.gate.tokens.as_ref().is_none_or(|tokens| {
-        auth::bears(request.headers(), tokens)
-            || cookie(request.headers()).is_some_and(|cookie| state.logins.knows(cookie))
-    });
+    let let_in = state.gate.caller(request.headers()) != Caller::Stranger;
     match *request.method() {
         _ if let_in => next.run(request).await,
         Method::GET | Method::HEAD => Redirect::to("/login").into_response(),
@@ -124,7 +127,7 @@ pub(super) async fn log_in(
     if !known && state.gate.tokens.is_some() {
         return page(StatusCode::UNAUTHORIZED, "This is no token of this server.").into_response();
     }
-    let cookie = set_cookie(&headers, state.logins.add().reveal(), "");
+    let cookie = set_cookie(&headers, state.gate.logins.add().reveal(), "");
     ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
 }
 
@@ -137,7 +140,7 @@ pub(super) async fn log_out(
         return refusal.into_response();
     }
     if let Some(cookie) = cookie(&headers) {
-        state.logins.forget(cookie);
+        state.gate.logins.forget(cookie);
     }
     ([(header::SET_COOKIE, set_cookie(&headers, "", "; Max-Age=0"))], Redirect::to("/login")).into_response()
 }

@@ -67,7 +67,7 @@ fn bar(share: f64) -> Markup {
 
 pub(super) fn buttons(state: &State, entry: &Arc<Entry>, from: &str) -> Markup {
     let secret = html! {
-        input type="hidden" name="form" value=(state.logins.form_secret());
+        input type="hidden" name="form" value=(state.gate.logins.form_secret());
         input type="hidden" name="from" value=(from);
     };
     html! {
@@ -87,7 +87,7 @@ pub(super) fn log_out(state: &State) -> Markup {
     html! {
         @if state.gate.tokens.is_some() {
             form method="post" action="/logout" {
-                input type="hidden" name="form" value=(state.logins.form_secret());
+                input type="hidden" name="form" value=(state.gate.logins.form_secret());
                 button.quiet { "Log out" }
             }
         }

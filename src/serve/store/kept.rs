@@ -192,3 +192,60 @@ impl Store {
         self.lock().insert(identifier, Slot::Ready(entry));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::config::{Ceiling, Sessions};
+    use crate::serve::metrics::Metrics;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn store(directory: &Path) -> Arc<Store> {
+        let config = Sessions {
+            template: Session::builder(),
+            ceiling: Ceiling { memory: 1, cpus: 1.0, pids: 1 },
+            most: 1,
+            warm: 0,
+            idle: DAY,
+            life: DAY,
+            timeout: DAY,
+            queue: 1,
+            memory_reserve: 0,
+        };
+        Store::new(config, Some(directory), Arc::new(Metrics::new())).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn writers_of_the_record_at_the_same_time_leave_no_half_of_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store(directory.path());
+        store.write_record().await;
+        let mut writers = JoinSet::new();
+        for _ in 0..4 {
+            let store = Arc::clone(&store);
+            writers.spawn(async move {
+                for _ in 0..50 {
+                    store.write_record().await;
+                }
+            });
+        }
+        while !writers.is_empty() {
+            let record = fs::read(directory.path().join(RECORD)).unwrap();
+            serde_json::from_slice::<Record>(&record).unwrap();
+            while let Some(written) = writers.try_join_next() {
+                written.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_record_of_a_stores_end_is_its_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store(directory.path());
+        store.changed();
+        store.drain();
+        Arc::clone(&store).keep_record().await;
+        assert!(!directory.path().join(RECORD).exists(), "sessions that are let go of are in no list any more");
+    }
+}
