@@ -6,6 +6,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::process::getuid;
@@ -14,6 +15,10 @@ use super::registry::Lease;
 use crate::Engine;
 use crate::error::{Error, Kind};
 use crate::transport::remove_left;
+
+/// A sweep removes a directory within a moment. One that was stopped in the middle keeps nobody from starting a session.
+const SWEEP_WAIT: Duration = Duration::from_secs(1);
+const SWEEP_RETRY: Duration = Duration::from_millis(5);
 
 /// A session's directory, held by a lock that ends with the process.
 #[derive(Debug)]
@@ -28,6 +33,7 @@ impl HostDirectory {
     pub(super) async fn create(lease: Lease, engine: &dyn Engine) -> Result<Self, Error> {
         let id = uuid::Uuid::new_v4().simple().to_string().split_off(20);
         let engine = engine.identity().await;
+        let _making = making(&base()?).await;
         let directory = Self::open(id, true)?;
         match directory.mark(lease, engine) {
             Ok(()) => Ok(directory),
@@ -40,9 +46,11 @@ impl HostDirectory {
 
     /// Locks the directory of a detached session that runs, making it anew if it is gone.
     pub(super) async fn reopen(id: &str, engine: &dyn Engine) -> Result<Self, Error> {
+        let engine = engine.identity().await;
+        let _making = making(&base()?).await;
         let directory = Self::open_by_label(id)?;
         if directory.lock.metadata().is_ok_and(|lock| lock.len() == 0) {
-            directory.mark(Lease::Detached, engine.identity().await)?;
+            directory.mark(Lease::Detached, engine)?;
         }
         Ok(directory)
     }
@@ -54,7 +62,7 @@ impl HostDirectory {
         Self::open(id.to_owned(), false)
     }
 
-    /// Says in the lock's file whose it is. Done while it is held: a sweep leaves a directory alone that does not say this yet.
+    /// Says in the lock's file whose it is.
     fn mark(&self, lease: Lease, engine: Option<String>) -> Result<(), Error> {
         let mark = format!("{} {}", lease.word(), engine.unwrap_or_default());
         (&self.lock)
@@ -119,12 +127,19 @@ pub(super) fn sweep(is_over: impl Fn(&str, Lease, &str) -> bool) {
     let Ok(base) = base() else { return };
     for path in entries(&base) {
         let Some(id) = path.file_name().and_then(|id| id.to_str()) else { continue };
-        let mark = std::fs::read_to_string(path.join("lock")).unwrap_or_default();
+        let mark = match std::fs::read_to_string(path.join("lock")) {
+            Ok(mark) => mark,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(_) => continue,
+        };
         let (word, engine) = mark.split_once(' ').unwrap_or((&mark, ""));
-        let Some(lease) = Lease::of_word(word) else { continue };
-        if is_over(id, lease, engine)
-            && let Ok(Some(_lock)) = lock(&path)
-        {
+        // Where nobody is at making one, whoever made or removed this one was killed in the middle.
+        let nobody = mark.is_empty().then(|| flock(&base, FlockOperation::NonBlockingLockExclusive));
+        let over = match &nobody {
+            Some(nobody) => matches!(nobody, Ok(Some(_))),
+            None => Lease::of_word(word).is_some_and(|lease| is_over(id, lease, engine)),
+        };
+        if over && let Ok(Some(_lock)) = lock(&path) {
             tracing::debug!(path = %path.display(), "removing the directory of a session that is over");
             let _ = std::fs::remove_dir_all(&path);
         }
@@ -175,7 +190,26 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
 
 fn lock(directory: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(directory.join("lock"))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    hold(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Held while a directory is made, until it says whose it is: a sweep leaves those alone that do not say this yet.
+async fn making(base: &Path) -> Option<File> {
+    let until = Instant::now() + SWEEP_WAIT;
+    loop {
+        match flock(base, FlockOperation::NonBlockingLockShared) {
+            Ok(None) if Instant::now() < until => tokio::time::sleep(SWEEP_RETRY).await,
+            held => return held.ok().flatten(),
+        }
+    }
+}
+
+fn flock(directory: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
+    hold(File::open(directory)?, operation)
+}
+
+fn hold(file: File, operation: FlockOperation) -> io::Result<Option<File>> {
+    match rustix::fs::flock(&file, operation) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),

@@ -1,9 +1,11 @@
 //! A controller that is killed at any step of a session's life leaves nothing behind, and takes nothing of others with it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cellblock::{ContainerId, ContainerSummary, Session};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::controller::{self, Controller, cellblock};
 use crate::lab::{Ask as _, Lab, on, runtime_directory, spill_directory, within};
@@ -178,6 +180,44 @@ async fn the_next_start_removes_what_a_killed_controller_left() {
     .await;
 }
 
+/// What is left by a process that was killed while it made its directory, or removed it: nothing there says whose it is.
+#[tokio::test]
+async fn a_directory_that_says_nobodys_name_is_removed_unless_it_is_being_made() {
+    on(async |lab| {
+        // It makes the place, should this be the first test that runs here.
+        assert_eq!(controller::run(["run", "--image", &lab.image, "-c", "1"]).code, Some(0));
+        let halves = ["made", "mounted", "locked", "emptied", "held"].map(|half| {
+            let directory = runtime_directory().join(format!("half{half}{}", std::process::id()));
+            std::fs::create_dir(&directory).expect("a new one");
+            directory
+        });
+        let [_, mounted, locked, emptied, held] = &halves;
+        for half in [mounted, locked, held] {
+            std::fs::create_dir(half.join("in")).expect("a directory");
+        }
+        let locks = [locked, emptied, held].map(|half| File::create(half.join("lock")).expect("a file"));
+        flock(&locks[2], FlockOperation::LockExclusive).expect("nobody else has it");
+        // So does whoever makes one, from before it is there until it says whose it is.
+        let making = File::open(runtime_directory()).expect("it is there");
+        flock(&making, FlockOperation::LockShared).expect("nobody has it for long");
+        assert_eq!(controller::run(["prune"]).code, Some(0));
+        assert!(halves.iter().all(|half| half.exists()));
+        drop(making);
+        within(LEASE, "what was left half made is gone", async || {
+            assert_eq!(controller::run(["prune"]).code, Some(0));
+            halves.iter().filter(|half| half.exists()).eq([held])
+        })
+        .await;
+        drop(locks);
+        within(LEASE, "the last one is gone", async || {
+            assert_eq!(controller::run(["prune"]).code, Some(0));
+            !held.exists()
+        })
+        .await;
+    })
+    .await;
+}
+
 /// A container that no process of this machine may judge: it ends by its own lease, which tells so.
 #[tokio::test]
 async fn an_owned_container_ends_by_itself() {
@@ -239,7 +279,9 @@ async fn a_detached_start_that_was_killed_gives_its_name_back() {
                 let remedy = format!("`cellblock session stop {name}` ends it");
                 assert!(taken.stderr.contains(&remedy), "{}", taken.stderr);
                 let pruned = controller::run(["prune"]);
-                assert!(pruned.stdout.lines().any(|line| line == name), "{}", pruned.stdout);
+                // Another test's may have been first.
+                let listed = pruned.stdout.lines().any(|line| line == name);
+                assert!(listed || lab.container(&name).await.is_none(), "{}{}", pruned.stdout, pruned.stderr);
             } else {
                 // It is a session like any other: its kernel is started by whoever comes first.
                 let run = controller::run(["run", "--session", &name, "-c", "1 + 1"]);
@@ -248,7 +290,8 @@ async fn a_detached_start_that_was_killed_gives_its_name_back() {
             }
             assert!(lab.container(&name).await.is_none_or(|one| one.id != container.id));
             if let Some(dead) = dead {
-                assert!(!dead.directory.exists(), "{}", dead.directory.display());
+                let what = format!("{} is gone", dead.directory.display());
+                within(LEASE, what, async || !dead.directory.exists()).await;
             }
             let again = controller::run(start);
             assert_eq!(again.code, Some(0), "{}", again.stderr);
