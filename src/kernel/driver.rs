@@ -76,7 +76,8 @@ pub(crate) struct Driver<C> {
     recovered_says_so: bool,
     /// A channel has ended, and why it was cut; the report of the kernel's end is due by then.
     broken: Option<(Instant, Option<String>)>,
-    iopub_ended: bool,
+    /// The kernel's channels that have ended.
+    closed: Vec<Channel>,
     /// The cell that an earlier controller left.
     recovered: Option<String>,
 }

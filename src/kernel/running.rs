@@ -204,8 +204,17 @@ impl Running {
         !self.collector.asks_exit() && self.collector.is_idle() && (self.collector.has_reply() || self.reply_lost)
     }
 
+    /// How it ended, where its messages do not say so.
+    pub(super) fn ending(&self) -> (Option<Status>, Option<Rung>) {
+        match self.cause {
+            Some(Cause::TimedOut) => (Some(Status::TimedOut), Some(Rung::Interrupt)),
+            Some(Cause::Interrupted) if self.ended_by_interrupt() => (Some(Status::Interrupted), Some(Rung::Interrupt)),
+            _ => (None, None),
+        }
+    }
+
     /// Whether the interrupt ended the code: by its exception, or by taking the reply with it.
-    pub(super) fn ended_by_interrupt(&self) -> bool {
+    fn ended_by_interrupt(&self) -> bool {
         // A top-level `await` that is interrupted ends as a cancelled task.
         self.reply_lost || matches!(self.collector.ename(), Some("KeyboardInterrupt" | "CancelledError"))
     }
@@ -271,8 +280,13 @@ impl Running {
         Some(self.last_message.min(latest) + HALF_WAIT)
     }
 
+    /// Its idle has come, and its reply still can.
+    pub(super) fn lacks_reply(&self) -> bool {
+        self.collector.is_idle() && !self.collector.has_reply() && !self.reply_lost
+    }
+
     fn needs_probe(&self) -> bool {
-        self.collector.is_idle() && !self.collector.has_reply() && !self.reply_lost && self.probe.is_none()
+        self.lacks_reply() && self.probe.is_none()
     }
 
     /// Gives the caller an error in place of a result.

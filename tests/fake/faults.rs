@@ -58,6 +58,64 @@ async fn a_kernel_that_dies_between_cells_is_restarted_before_the_next() {
 }
 
 #[tokio::test]
+async fn a_cell_that_has_ended_when_its_kernel_dies_is_told_as_ended() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    // Which of the cell's last messages and the word of its kernel's end is read first is chance.
+    let mut states = Vec::new();
+    for round in 0..40 {
+        let execution = session.run(format!("x = 1\nprint({round})\n%end 3\n40 + 2")).await.unwrap();
+        assert_eq!((&execution.status, execution.text()), (&Status::Ok, Some("42")), "{round}");
+        assert_eq!(execution.stdout.text, format!("{round}\n"));
+        let next = loop {
+            let next = session.run("x").await.unwrap();
+            // It may be on its way to the old kernel when that ends.
+            if !matches!(next.status, Status::KernelDied(_)) {
+                break next;
+            }
+        };
+        assert!(matches!(&next.status, Status::Error(error) if error.ename == "NameError"), "{:?}", next.status);
+        states.push(execution.state);
+    }
+    assert!(states.contains(&State::KernelRestarted), "its kernel's end was never read first");
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn a_link_that_is_lost_while_a_kernel_is_replaced_is_made_again() {
+    let engine = FakeEngine::new();
+    let session = builder(&engine).detached(true).start().await.unwrap();
+    let container = engine.container();
+    for lost in [&[false][..], &[true], &[true, false, true]] {
+        session.run("x = 1").await.unwrap();
+        container.lose_at_starts(lost);
+        let execution = session.run("import os; os._exit(3)").await.unwrap();
+        assert_eq!((died(&execution.status).code, execution.state), (Some(3), State::KernelRestarted), "{lost:?}");
+        assert_eq!(container.starts_to_lose(), 0);
+        is_restarted(&session).await;
+
+        container.lose_at_starts(lost);
+        let execution = session.run("while True: pass").timeout(Duration::from_millis(50)).await.unwrap();
+        assert_eq!((&execution.status, execution.state), (&Status::TimedOut, State::Kept));
+        session.restart().await.unwrap();
+        assert_eq!(container.starts_to_lose(), 0);
+        is_restarted(&session).await;
+    }
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
+async fn a_link_that_is_lost_at_every_start_of_a_kernel_ends_the_session() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    engine.container().lose_at_starts(&[true; 1000]);
+    let execution = session.run("import os; os._exit(3)").await.unwrap();
+    assert!(matches!(&execution.status, Status::ContainerGone(how) if how.contains("link")), "{:?}", execution.status);
+    assert_eq!(execution.state, State::ContainerGone);
+    assert!(engine.containers().is_empty());
+}
+
+#[tokio::test]
 async fn code_that_ignores_interrupts_costs_the_kernel() {
     let engine = FakeEngine::new();
     let session = session(&engine).await;

@@ -141,7 +141,7 @@ impl Lab {
         self.bollard().kill_container(&id.0, Some(options)).await.expect("it is signalled");
     }
 
-    async fn pause(&self, session: &str, paused: bool) {
+    pub(crate) async fn pause(&self, session: &str, paused: bool) {
         let id = self.container(session).await.expect("its container").id;
         let done = if paused {
             self.bollard().pause_container(&id.0).await

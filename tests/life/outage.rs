@@ -68,6 +68,15 @@ fn builder(lab: &Lab, engine: &Arc<dyn Engine>, what: &str) -> SessionBuilder {
     Session::builder().engine(Arc::clone(engine)).image(&lab.image).name(lab.name(what))
 }
 
+/// A detached session and an owned one, both over the relay, which goes through the door.
+async fn relayed(lab: &Lab, engine: &Arc<dyn Engine>) -> (Session, Session) {
+    let start = async |what, detached| {
+        let builder = builder(lab, engine, what).link(LinkPolicy::Relay).detached(detached);
+        builder.start().await.expect("a session")
+    };
+    tokio::join!(start("relay", true), start("owned", false))
+}
+
 /// A cell on its way.
 pub(crate) struct Going(RunStream);
 
@@ -118,9 +127,7 @@ async fn an_engine_that_is_away_for_a_while_costs_nothing() {
     on(async |lab| {
         let mut door = Door::open(lab);
         let engine = door.engine().await;
-        let relay = builder(lab, &engine, "relay").link(LinkPolicy::Relay);
-        let detached = relay.detached(true).start().await.expect("a session");
-        let owned = builder(lab, &engine, "owned").link(LinkPolicy::Relay).start().await.expect("a session");
+        let (detached, owned) = relayed(lab, &engine).await;
         let socket = builder(lab, &engine, "socket").link(LinkPolicy::Socket).start().await.expect("a session");
         let (recorded, unheard, heard) =
             tokio::join!(Going::start(&detached, TALK), Going::start(&owned, TALK), Going::start(&socket, TALK));
@@ -155,9 +162,7 @@ async fn an_engine_that_stays_away_is_named() {
     on(async |lab| {
         let mut door = Door::open(lab);
         let engine = door.engine().await;
-        let relay = builder(lab, &engine, "relay").link(LinkPolicy::Relay);
-        let detached = relay.detached(true).start().await.expect("a session");
-        let owned = builder(lab, &engine, "owned").link(LinkPolicy::Relay).start().await.expect("a session");
+        let (detached, owned) = relayed(lab, &engine).await;
         let code = "x = 41\ngate('go')\nx + 1";
         let (going, ending) = tokio::join!(Going::start(&detached, code), Going::start(&owned, code));
         door.shut().await;
@@ -188,6 +193,31 @@ async fn an_engine_that_stays_away_is_named() {
         let left = again.left().await;
         assert_eq!((&left.status, left.state, left.text()), (&Status::Ok, State::Kept, Some("42")));
         again.stop().await.expect("it stops");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_link_that_is_lost_while_the_kernel_is_replaced_costs_nothing_more() {
+    on(async |lab| {
+        let mut door = Door::open(lab);
+        let engine = door.engine().await;
+        let (detached, owned) = relayed(lab, &engine).await;
+        for session in [&detached, &owned] {
+            assert!(session.cell("x = 41\nopen('kept', 'w').close()").await.is_ok());
+            // What is paused starts no kernel, until the link is lost.
+            lab.pause(session.name(), true).await;
+            let (restarted, ()) = tokio::join!(session.restart(), async {
+                door.shut().await;
+                lab.pause(session.name(), false).await;
+                door.reopen();
+            });
+            restarted.expect("it is restarted");
+            assert_eq!(session.value("import os\n('x' in globals(), os.path.exists('kept'))").await, "(False, True)");
+        }
+        for session in [detached, owned] {
+            session.stop().await.expect("it stops");
+        }
     })
     .await;
 }

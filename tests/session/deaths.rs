@@ -20,6 +20,7 @@ tests! {
         sys_exit_is_an_exception_like_any_other,
         exit_ends_the_kernel_and_the_next_cell_says_so,
         a_kernel_lost_between_cells_is_told_by_the_next,
+        a_cell_that_has_ended_when_its_kernel_dies_is_told_as_ended,
         cells_that_waited_run_in_the_new_kernel,
         children_of_a_dead_kernel_are_gone,
         a_session_whose_container_went_between_cells_is_gone,
@@ -135,6 +136,21 @@ async fn a_kernel_lost_between_cells_is_told_by_the_next(lab: &Lab) {
     let next = if told.state == State::Kept { lost(&session).await } else { told };
     assert_eq!(next.state, State::KernelRestarted);
     assert_eq!(session.good("pass").await.state, State::Kept);
+}
+
+async fn a_cell_that_has_ended_when_its_kernel_dies_is_told_as_ended(lab: &Lab) {
+    let session = lab.session().await;
+    for _ in 0..4 {
+        let code = "import os\nx = 1\nkernel = get_ipython().kernel\ntell = kernel._publish_status\n\
+                    def tell_and_end(status, *rest, **more):\n    \
+                    tell(status, *rest, **more)\n    if status == 'idle': os._exit(3)\n\
+                    kernel._publish_status = tell_and_end\nprint('last')\n40 + 2";
+        let ended = session.cell(code).await;
+        assert_eq!((&ended.status, ended.stdout.text.as_str(), ended.text()), (&Status::Ok, "last\n", Some("42")));
+        let told = if ended.state == State::Kept { lost(&session).await } else { ended };
+        assert_eq!(told.state, State::KernelRestarted);
+        assert_eq!(session.value("'x' in globals()").await, "False");
+    }
 }
 
 /// Asks until the answer is that of another kernel.

@@ -58,7 +58,7 @@ impl<C: Container> Driver<C> {
             lost_between,
             recovered_says_so: false,
             broken: None,
-            iopub_ended: false,
+            closed: Vec::new(),
             recovered: None,
         };
         let recovered = match &hello.cell {

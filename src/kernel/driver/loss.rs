@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::connect::open;
 use super::end::Chain;
+use super::relink::{RELINK_WAIT, RETRY};
 use super::{Driver, End, REPORT_WAIT};
 use crate::error::{Error, Kind};
 use crate::execution::{Death, Rung, State, Status};
-use crate::kernel::connection::Received;
+use crate::kernel::connection::{Connection, Received};
 use crate::kernel::container::Container;
-use crate::kernel::running::Running;
 use crate::transport::{BridgeEvent, Channel, ChannelEnd, KernelExit};
 
 /// After the kernel's end, what it had already sent is read for at most this long.
@@ -25,7 +25,7 @@ impl<C: Container> Driver<C> {
     pub(super) fn channel_ended(&mut self, end: &ChannelEnd) {
         let cut = end.cut.as_ref().map(ToString::to_string);
         tracing::debug!(channel = end.channel.name(), cut, "a channel has ended");
-        self.iopub_ended |= end.channel == Channel::Iopub;
+        self.closed.push(end.channel);
         if cut.is_some() {
             // Nobody has to report a kernel that the guard has cut off: it is replaced at once.
             self.broken = Some((Instant::now(), cut));
@@ -51,15 +51,23 @@ impl<C: Container> Driver<C> {
         let death = death(exit);
         tracing::info!(?death, "the kernel died");
         self.drain().await;
-        let ended = |running: &Running| running.collector.asks_exit() || running.is_complete();
-        let wanted = self.running.as_ref().is_some_and(ended);
-        self.replace_kernel((!wanted).then_some(Status::KernelDied(death)), None).await
+        let (status, rung) = match &self.running {
+            // It had ended: that its kernel did so too is told by the state.
+            Some(running) if running.is_complete() => running.ending(),
+            Some(running) if running.collector.asks_exit() => (None, None),
+            _ => (Some(Status::KernelDied(death)), None),
+        };
+        self.replace_kernel(status, rung).await
     }
 
-    /// Reads what a dead kernel had sent, to the end of IOPub.
+    /// Reads what a dead kernel had sent: to the end of IOPub, and where the cell's idle has come, its reply.
     pub(super) async fn drain(&mut self) {
         let until = Instant::now() + DRAIN;
-        while !self.iopub_ended && self.running.is_some() {
+        while let Some(running) = &self.running {
+            let read = |channel| self.closed.contains(&channel);
+            if read(Channel::Iopub) && (read(Channel::Shell) || !running.lacks_reply()) {
+                return;
+            }
             let Ok(received) = tokio::time::timeout_at(until, self.connection.recv()).await else { return };
             match received {
                 Received::Message(Channel::Iopub, parsed) => {
@@ -77,7 +85,7 @@ impl<C: Container> Driver<C> {
                     }
                 }
                 Received::Message(..) => {}
-                Received::End(end) => self.iopub_ended |= end.channel == Channel::Iopub,
+                Received::End(end) => self.closed.push(end.channel),
             }
         }
     }
@@ -85,21 +93,8 @@ impl<C: Container> Driver<C> {
     /// Ends the kernel that there is, starts another, and then finishes the running cell with this status: what it says of
     /// the state is true when the caller reads it.
     pub(super) async fn replace_kernel(&mut self, status: Option<Status>, rung: Option<Rung>) -> Result<(), End> {
-        let before = self.connection.generation;
         self.asked.clear();
-        let fresh = async {
-            // A container that was paused answers nothing; ending a kernel and starting one takes its time.
-            self.bridge
-                .settle(ANSWER_WAIT)
-                .await
-                .map_err(|error| Error::new(Kind::Start, "cannot start the kernel").with_source(error))?;
-            open(&mut self.bridge, before, &self.settings).await
-        };
-        let fresh = tokio::select! {
-            fresh = fresh => fresh,
-            how = self.container.ended() => return Err(End::Gone(how)),
-        };
-        match fresh {
+        match self.new_kernel().await? {
             Ok(connection) => self.connection = connection,
             Err(error) => {
                 // The container may be at its end, and its exit code says more than what failed in it.
@@ -124,7 +119,7 @@ impl<C: Container> Driver<C> {
             }
         }
         self.broken = None;
-        self.iopub_ended = false;
+        self.closed.clear();
         self.interrupt = None;
         self.lost_between = true;
         self.recovered_says_so = false;
@@ -136,6 +131,36 @@ impl<C: Container> Driver<C> {
             running.finish(status, State::KernelRestarted, rung, self.container.usage());
         }
         Ok(())
+    }
+
+    /// Starts a kernel in place of the one that there is. A link that is lost meanwhile is made again.
+    async fn new_kernel(&mut self) -> Result<Result<Connection, Error>, End> {
+        let mut before = self.connection.generation;
+        let mut until = None;
+        loop {
+            let fresh = async {
+                // A container that was paused answers nothing; ending a kernel and starting one takes its time.
+                self.bridge
+                    .settle(ANSWER_WAIT)
+                    .await
+                    .map_err(|error| Error::new(Kind::Start, "cannot start the kernel").with_source(error))?;
+                open(&mut self.bridge, before, &self.settings).await
+            };
+            let fresh = tokio::select! {
+                fresh = fresh => fresh,
+                how = self.container.ended() => return Err(End::Gone(how)),
+            };
+            match fresh {
+                Err(error) if self.bridge.has_ended() => {
+                    tracing::debug!(error = %Chain(&error), "the link was lost while a kernel was started");
+                    sleep(RETRY).await;
+                    let hello = self.reach(*until.get_or_insert_with(|| Instant::now() + RELINK_WAIT)).await?;
+                    // It may have been started, and nobody was told.
+                    before = hello.kernel.map_or(before, |kernel| kernel.generation);
+                }
+                fresh => return Ok(fresh),
+            }
+        }
     }
 }
 

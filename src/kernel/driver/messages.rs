@@ -3,10 +3,10 @@
 use tokio::sync::oneshot;
 
 use super::{Driver, End};
-use crate::execution::{Death, Rung, State, Status};
+use crate::execution::{Death, State, Status};
 use crate::kernel::command::StdinRequest;
 use crate::kernel::container::Container;
-use crate::kernel::running::{Cause, Running};
+use crate::kernel::running::Running;
 use crate::protocol::Parsed;
 use crate::protocol::content::{InputReply, InputRequest, InterruptReply};
 use crate::transport::Channel;
@@ -94,13 +94,7 @@ impl<C: Container> Driver<C> {
     pub(super) fn complete(&mut self) {
         let Some(running) = self.running.take() else { return };
         self.done(&running);
-        let (status, rung) = match running.cause {
-            Some(Cause::TimedOut) => (Some(Status::TimedOut), Some(Rung::Interrupt)),
-            Some(Cause::Interrupted) if running.ended_by_interrupt() => {
-                (Some(Status::Interrupted), Some(Rung::Interrupt))
-            }
-            _ => (None, None),
-        };
+        let (status, rung) = running.ending();
         let state = if self.lost_between { State::KernelRestarted } else { State::Kept };
         // Nobody may ever take the result of a recovered cell.
         self.recovered_says_so = running.is_recovered() && self.lost_between;

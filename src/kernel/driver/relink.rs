@@ -16,8 +16,8 @@ use crate::kernel::running::Running;
 use crate::transport::{Bridge, CellReport, Hello};
 
 /// An engine that restarts is back by then; and an owned container that nobody reaches ends itself.
-const RELINK_WAIT: Duration = Duration::from_secs(10);
-const RETRY: Duration = Duration::from_millis(200);
+pub(super) const RELINK_WAIT: Duration = Duration::from_secs(10);
+pub(super) const RETRY: Duration = Duration::from_millis(200);
 /// The running cell's time may be up already: a kernel that is well answers within this.
 const KERNEL_WAIT: Duration = Duration::from_secs(3);
 
@@ -27,13 +27,7 @@ impl<C: Container> Driver<C> {
         let interrupted = self.interrupt.take().is_some_and(|interrupt| !interrupt.is_taken());
         self.asked.clear();
         loop {
-            let (bridge, hello) = match reach(&self.container, until).await {
-                Ok(reached) => reached,
-                Err(Unreached::Lost(how)) if self.settings.detached => return Err(End::Lost(how)),
-                Err(Unreached::Ended(how) | Unreached::Lost(how)) => return Err(End::Gone(how)),
-            };
-            tracing::info!("the link to the container was lost and made again");
-            self.bridge = bridge;
+            let hello = self.reach(until).await?;
             let Some(kernel) = hello.kernel.as_ref().filter(|kernel| kernel.generation == self.connection.generation)
             else {
                 return self.kernel_was_lost(hello).await;
@@ -46,7 +40,7 @@ impl<C: Container> Driver<C> {
                 Ok(connection) => {
                     self.connection = connection;
                     self.broken = None;
-                    self.iopub_ended = false;
+                    self.closed.clear();
                     self.go_on(&hello, interrupted).await;
                     return Ok(());
                 }
@@ -61,6 +55,19 @@ impl<C: Container> Driver<C> {
                     return self.replace_kernel(Some(Status::KernelDied(death)), None).await;
                 }
             }
+        }
+    }
+
+    /// Reaches the bridge by another link. What was opened over the lost one has ended with it.
+    pub(super) async fn reach(&mut self, until: Instant) -> Result<Hello, End> {
+        match reach(&self.container, until).await {
+            Ok((bridge, hello)) => {
+                tracing::info!("the link to the container was lost and made again");
+                self.bridge = bridge;
+                Ok(hello)
+            }
+            Err(Unreached::Lost(how)) if self.settings.detached => Err(End::Lost(how)),
+            Err(Unreached::Ended(how) | Unreached::Lost(how)) => Err(End::Gone(how)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A fake container: its PID 1, which is the bridge, and the kernel under it.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(crate) struct Container {
     interrupts: AtomicU64,
     violations: Mutex<Vec<String>>,
     forged_files: Mutex<Vec<u8>>,
+    lost_starts: Mutex<VecDeque<bool>>,
 }
 
 /// What PID 1 knows.
@@ -62,6 +64,7 @@ impl Container {
             interrupts: AtomicU64::new(0),
             violations: Mutex::default(),
             forged_files: Mutex::default(),
+            lost_starts: Mutex::default(),
         })
     }
 
@@ -86,6 +89,16 @@ impl Container {
     /// How the sockets of the next kernels greet.
     pub(crate) fn set_greeting(&self, greeting: Greeting) {
         *lock(&self.greeting) = greeting;
+    }
+
+    /// The link is lost at the next requests to start a kernel: before each is heard, or, where it says so, when it has been carried out.
+    pub(crate) fn lose_at_starts(&self, carried_out: &[bool]) {
+        lock(&self.lost_starts).extend(carried_out);
+    }
+
+    /// How many of these are still to come.
+    pub(crate) fn starts_to_lose(&self) -> usize {
+        lock(&self.lost_starts).len()
     }
 
     /// What `bridge files` says from now on, whatever it is asked.
@@ -167,6 +180,13 @@ impl Container {
                 self.violated(format!("the host sent a {kind} without an id"));
             }
             return false;
+        }
+        let lost = if kind == "start" { lock(&self.lost_starts).pop_front() } else { None };
+        if let Some(carried_out) = lost {
+            if carried_out {
+                self.start_kernel().await;
+            }
+            return true;
         }
         let held = lock(&self.bridge).controller.as_ref().map(|(holder, _)| *holder);
         let answer = match kind {

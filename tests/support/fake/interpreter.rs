@@ -20,6 +20,8 @@ const STREAM_CHUNK: usize = 256 * 1024;
 pub(super) struct Cell {
     pub(super) reply: Option<Json>,
     pub(super) goes_idle: bool,
+    /// The process ends when it is idle.
+    pub(super) end: Option<End>,
 }
 
 /// Why a cell does not go on.
@@ -41,6 +43,7 @@ pub(super) struct Interpreter {
     /// Text that was written and not sent yet, and to which stream.
     written: (&'static str, String),
     mute: (bool, bool),
+    end: Option<End>,
 }
 
 fn raised(ename: &str, evalue: impl Into<String>) -> Stop {
@@ -57,6 +60,7 @@ impl Interpreter {
             displays: 0,
             written: ("stdout", String::new()),
             mute: (false, false),
+            end: None,
         }
     }
 
@@ -95,7 +99,7 @@ impl Interpreter {
                 reply
             }
         };
-        Cell { reply: (!self.mute.0).then_some(reply), goes_idle: !self.mute.1 }
+        Cell { reply: (!self.mute.0).then_some(reply), goes_idle: !self.mute.1, end: self.end }
     }
 
     /// Answers any other request on shell; none for a type that is not known.
@@ -340,6 +344,8 @@ impl Interpreter {
             // The reply, or the idle status, never comes.
             "noreply" => self.mute.0 = true,
             "noidle" => self.mute.1 = true,
+            // The process ends as soon as the cell has.
+            "end" => self.end = Some(End::Code(rest.parse().unwrap_or(0))),
             // Killed by the memory limit.
             "oom" => {
                 self.shared.end(End::OutOfMemory);

@@ -301,6 +301,11 @@ async fn run_requests(shared: &Arc<Shared>, mut queue: mpsc::UnboundedReceiver<R
             if !cell.goes_idle {
                 continue;
             }
+            if let Some(end) = cell.end {
+                shared.publish_status(&asked.header, "idle").await;
+                shared.end(end);
+                return;
+            }
         } else if let Some(content) = interpreter.answer(asked) {
             shared.reply(reply, asked, &content).await;
         }
