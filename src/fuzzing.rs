@@ -2,16 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a property that does not hold ends the fuzzer")]
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 
 use crate::execution::{Collector, Ending, Limits};
 use crate::protocol::content::{CompleteReply, InputRequest, IsCompleteReply};
 use crate::protocol::{DELIMITER, Inbox, Key, ParseError, Parsed, lenient, timestamp};
+pub use crate::shell::fuzzing::script;
 pub use crate::transport::fuzzing::{guard, link};
-use crate::{Execution, Output, State, Status, Usage, colour_only};
+use crate::{Execution, Output, Status, colour_only};
 
 /// Limits that short inputs reach.
 const SMALL: Limits = Limits { text: 64, outputs: 6, output_bytes: 1 << 16, spill_file: 0 };
@@ -33,15 +32,7 @@ pub fn protocol(data: &[u8]) {
             Err(_) => assert!(inbox.read(&frames).is_err()),
         }
     }
-    let ending = Ending {
-        status: None,
-        state: State::Kept,
-        rung: None,
-        queued: Duration::ZERO,
-        total: Duration::ZERO,
-        usage: Usage::default(),
-    };
-    is_bounded(&collector.finish(ending).now_or_never().unwrap());
+    is_bounded(&collector.finish(Ending::as_told()).now_or_never().unwrap());
 }
 
 /// Cuts one message off: a byte, then six frames, each after its length in two bytes.
@@ -130,7 +121,7 @@ mod tests {
     use super::*;
 
     type Target = fn(&[u8]);
-    const TARGETS: [(&str, Target); 3] = [("guard", guard), ("protocol", protocol), ("link", link)];
+    const TARGETS: [(&str, Target); 4] = [("guard", guard), ("protocol", protocol), ("link", link), ("script", script)];
 
     fn corpus(name: &str) -> Vec<Vec<u8>> {
         let directory = format!("{}/tests/fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));

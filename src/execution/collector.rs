@@ -44,6 +44,20 @@ pub(crate) struct Ending {
     pub(crate) usage: Usage,
 }
 
+impl Ending {
+    /// Of an execution of which nothing but its messages is known.
+    pub(crate) fn as_told() -> Self {
+        Self {
+            status: None,
+            state: State::Kept,
+            rung: None,
+            queued: Duration::ZERO,
+            total: Duration::ZERO,
+            usage: Usage::default(),
+        }
+    }
+}
+
 /// Collects the messages of one execution. The driver tells by their parent which are its own.
 #[derive(Debug)]
 pub(crate) struct Collector {

@@ -12,7 +12,7 @@ use super::registry;
 use super::start::relay;
 use super::{Session, runtime};
 use crate::error::{Error, Kind};
-use crate::execution::{Collector, Ending, Event, Limits, State, Usage};
+use crate::execution::{Collector, Ending, Event, Limits};
 use crate::protocol::{Inbox, Key, Parsed};
 use crate::transport::{Bridge, BridgeError, Reassembly};
 use crate::{Engine, Lease};
@@ -129,23 +129,12 @@ async fn follow_cell(
                 return Ok(());
             }
             if idle && let Some(ended) = collector.take() {
-                let execution = ended.finish(watched_end()).await;
+                let execution = ended.finish(Ending::as_told()).await;
                 let _ = events.send(Ok(Event::Done(Box::new(execution)))).await;
             }
         }
         if reassembly.next() >= page.total {
             tokio::time::sleep(LOOK).await;
         }
-    }
-}
-
-fn watched_end() -> Ending {
-    Ending {
-        status: None,
-        state: State::Kept,
-        rung: None,
-        queued: Duration::ZERO,
-        total: Duration::ZERO,
-        usage: Usage::default(),
     }
 }

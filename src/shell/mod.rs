@@ -5,6 +5,8 @@
 )]
 
 mod attend;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod interpreter;
 mod outcome;
 mod refusal;
