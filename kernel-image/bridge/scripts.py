@@ -12,7 +12,7 @@ def end(script: str) -> None:
     """Ends what `bridge script` runs under this id, and removes its file. What had left it is PID 1's own to end."""
     for name in os.listdir("/proc"):
         if name.isdigit() and _runs(int(name), script.encode()):
-            end_tree(int(name))
+            end_tree(int(name), seconds=1.0)
     directory, prefix = os.path.split(path_prefix(script))
     for entry in os.listdir(directory):
         if entry.startswith(prefix):

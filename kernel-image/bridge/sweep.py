@@ -52,7 +52,7 @@ def _send(pid: int, number: int) -> None:
         pass
 
 
-def _freeze(pids: list[int], frozen: set[int]) -> None:
+def _freeze(pids: Collection[int], frozen: set[int]) -> None:
     """Stops the processes and all their descendants, parents first, so that none of them can start another."""
     todo = list(pids)
     while todo:
@@ -63,16 +63,22 @@ def _freeze(pids: list[int], frozen: set[int]) -> None:
             todo += children(pid)
 
 
-def end_tree(root: int) -> None:
-    """Kills a process that is not below this one, with all its descendants. What had left it before is not found."""
+def _freeze_all(roots: Callable[[], Collection[int]], end: float) -> set[int]:
+    """Stops the processes that `roots` finds, and all below them, until there are no more of them or the time is up."""
     frozen: set[int] = set()
     known = -1
-    while len(frozen) > known:
+    while len(frozen) > known and time.monotonic() < end:
         known = len(frozen)
+        # A child seen before may have had children since; a stopped one has no more.
         for pid in list(frozen):
-            _freeze([child for child in children(pid) if child not in frozen], frozen)
-        _freeze([root], frozen)
-    for pid in frozen:
+            _freeze(children(pid), frozen)
+        _freeze(roots(), frozen)
+    return frozen
+
+
+def end_tree(root: int, seconds: float) -> None:
+    """Kills a process that is not below this one, with all its descendants. What had left it before is not found."""
+    for pid in _freeze_all(lambda: [root], time.monotonic() + seconds):
         _send(pid, signal.SIGKILL)
 
 
@@ -85,22 +91,14 @@ def sweep(
     ended or the time is up. Returns whether all is clean.
     """
     end = time.monotonic() + seconds
-    me = os.getpid()
-    while True:
-        left = reap()
-        mine = [pid for pid in children(me) if pid not in spare]
-        if not mine or not left:
-            return True
+
+    def mine() -> list[int]:
+        return [pid for pid in children(os.getpid()) if pid not in spare]
+
+    while reap() and mine():
         if time.monotonic() >= end:
             return False
-        frozen: set[int] = set()
-        known = -1
-        while len(frozen) > known and time.monotonic() < end:
-            known = len(frozen)
-            # A child seen before may have had children since; a stopped one has no more.
-            for pid in list(frozen):
-                _freeze([child for child in children(pid) if child not in frozen], frozen)
-            _freeze([pid for pid in children(me) if pid not in spare], frozen)
-        for pid in frozen:
+        for pid in _freeze_all(mine, end):
             _send(pid, signal.SIGKILL)
         wait(0.05)
+    return True
