@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bridge.script import path_prefix
+from bridge.command import path_prefix
 from bridge.sweep import end_tree, parent_of
 
 

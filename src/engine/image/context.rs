@@ -19,6 +19,7 @@ const FILES: &[(&str, &[u8])] = embed![
     "bridge/beneath.py",
     "bridge/cells.py",
     "bridge/cgroup.py",
+    "bridge/command.py",
     "bridge/files.py",
     "bridge/frames.py",
     "bridge/init.py",
