@@ -37,8 +37,8 @@ def _count_in(text: str) -> int | None:
     return None
 
 
-def oom_kills(paths: tuple[str, ...] = COUNTERS) -> int | None:
-    """How often the kernel's out-of-memory killer struck in this cgroup, or `None` where that cannot be told."""
+def oom_kills(paths: tuple[str, ...] = COUNTERS) -> int:
+    """How often the kernel's out-of-memory killer struck in this cgroup, 0 where that cannot be told."""
     for path in paths:
         try:
             with open(path, encoding="ascii") as file:
@@ -47,4 +47,4 @@ def oom_kills(paths: tuple[str, ...] = COUNTERS) -> int | None:
             continue
         if count is not None:
             return count
-    return None
+    return 0

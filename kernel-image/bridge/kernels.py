@@ -36,7 +36,7 @@ class Kernels:
         self._generation = 0
         self._ending = False
         self._wakeup, self._wakeup_in = socket.socketpair()
-        self.stock = stock
+        self._stock = stock
         self._recording = recording
         self.current: Kernel | None = None
         self.last_exit: Message | None = None
@@ -72,13 +72,13 @@ class Kernels:
         prefix = os.path.join(self._runtime_dir, f"k{generation}")
         own: list[int] = []
         try:
-            own = zygote.listen(prefix)
+            zygote.listen(prefix, own)
             for descriptor in host_listeners:
                 os.set_blocking(descriptor, False)
             # The last bind names the endpoint that the kernel itself connects to, so its own come last.
             listeners = [[*host_listeners[i : i + 1], descriptor] for i, descriptor in enumerate(own)]
-            spec = Spec(generation, os.urandom(32).hex(), prefix, listeners, BusyPage(), self._recording, self.stock)
-            kernel = zygote.fork(spec, close_in_child, oom_kills() or 0)
+            spec = Spec(generation, os.urandom(32).hex(), prefix, listeners, BusyPage(), self._recording, self._stock)
+            kernel = zygote.fork(spec, close_in_child, oom_kills())
         except (OSError, ForkFailed) as error:
             self.end()
             raise CannotStart("fork", str(error)) from error
@@ -130,7 +130,7 @@ class Kernels:
         kernel = self.current
         if kernel is None:
             return False
-        taken = self.stock or kernel.page.interrupts.taken
+        taken = self._stock or kernel.page.interrupts.taken
         if taken and kernel.page.interrupts.init_signals(msg_id, kernel.page.started):
             self._send_interrupt()
         self._send(signal.SIGCONT)
@@ -154,13 +154,13 @@ class Kernels:
     def cell_announced(self) -> None:
         """Only what is killed from here on can have been this cell."""
         if self.current is not None:
-            self.current.oom_kills = oom_kills() or 0
+            self.current.oom_kills = oom_kills()
 
     def busy(self) -> bool | None:
         """Whether a cell runs; `None` for a stock kernel, which does not count its cells."""
         if self.current is None:
             return False
-        return None if self.stock else self.current.page.busy()
+        return None if self._stock else self.current.page.busy()
 
     def last_change(self, now: float) -> float:
         """When a cell last started or finished in the running kernel; 0 if none did."""
@@ -228,7 +228,7 @@ class Kernels:
         killed_by = None
         if code is None:
             killed_by = os.WTERMSIG(status) if status is not None else int(signal.SIGKILL)
-        rise = (oom_kills() or 0) - kernel.oom_kills
+        rise = oom_kills() - kernel.oom_kills
         self.last_exit = {
             "type": "exit",
             "generation": kernel.generation,

@@ -83,9 +83,8 @@ class Kernel:
         self.page.close()
 
 
-def listen(prefix: str) -> list[int]:
-    """The kernel's own listeners. Made here, so that a connection made before the kernel is up simply waits."""
-    made: list[int] = []
+def listen(prefix: str, made: list[int]) -> None:
+    """Makes the kernel's own listeners. Here, so that a connection made before the kernel is up simply waits."""
     for number in range(1, CHANNEL_COUNT + 1):
         path = f"{prefix}-{number}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
@@ -93,7 +92,6 @@ def listen(prefix: str) -> list[int]:
             sock.bind(path)
             sock.listen(BACKLOG)
             made.append(sock.detach())
-    return made
 
 
 def is_listener(descriptor: int) -> bool:

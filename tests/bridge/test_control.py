@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -136,6 +137,16 @@ def test_a_kernel_keeps_state_and_a_restart_does_not(bridge: Bridge) -> None:
     assert (first["generation"], second["generation"]) == (1, 2)
     assert first["key"] != second["key"]
     assert run(bridge.client(second), "x").reply["ename"] == "NameError"
+
+
+def test_a_start_that_fails_leaves_no_listeners(bridge: Bridge) -> None:
+    control = bridge.controller()
+    in_the_way = bridge.runtime_dir / "k1-3"
+    in_the_way.mkdir()
+    assert control.request("start")["code"] == "fork"
+    assert f"{bridge.runtime_dir}/k1-" not in Path("/proc/net/unix").read_text()
+    in_the_way.rmdir()
+    assert control.request("start")["generation"] == 1
 
 
 def test_interrupt_ends_the_cell_and_keeps_the_state(bridge: Bridge) -> None:
