@@ -27,7 +27,6 @@ from bridge.zygote import CHANNEL_COUNT, BecomeKernel, is_listener
 
 VERSION = 1
 EXIT_SHUTDOWN = 0
-EXIT_INTERNAL = 70
 SCRIPT_SECONDS = 5.0
 """How long the processes of a script that got out of hand may take to end."""
 MAX_WATCHERS = 8
