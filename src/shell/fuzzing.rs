@@ -79,6 +79,8 @@ async fn heard(how: u8, said: &[u8], piece: usize) -> Attended {
     let begun = Instant::now();
     let attended = attend(Attendance { exec, limits: SMALL, spills: None, events }, &request, pending()).await;
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
-    [reading.abort_handle(), saying.abort_handle(), listening.abort_handle()].iter().for_each(|task| task.abort());
+    for task in [reading.abort_handle(), saying.abort_handle(), listening.abort_handle()] {
+        task.abort();
+    }
     attended
 }
