@@ -25,7 +25,7 @@ def _answer(wire: Wire, request: Message) -> None:
     tree = request.get("tree") is True
     operation = request.get("op")
     if operation == "put":
-        put(wire, parts)
+        put(wire, parts, request.get("temporary"))
     elif operation == "remove":
         _remove(wire, parts, tree=tree)
     elif operation == "stat":

@@ -12,10 +12,16 @@ from bridge.wire import Message, Wire
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def put(wire: Wire, parts: list[bytes]) -> None:
+PREFIX = ".cellblock-"
+
+
+def put(wire: Wire, parts: list[bytes], temporary: object) -> None:
     """Receives a file or a tree and puts it where the path says."""
     if not parts:
         raise Refused("directory", "the work directory itself cannot be replaced")
+    if not isinstance(temporary, str) or not temporary.startswith(PREFIX) or "/" in temporary:
+        raise BrokenFrame("a temporary name was expected")
+    staged = os.fsencode(temporary)
     first = wire.receive()
     if first.get("type") != "entry":
         raise BrokenFrame("an entry was expected")
@@ -23,7 +29,6 @@ def put(wire: Wire, parts: list[bytes]) -> None:
     try:
         with directory_of(parts[:-1], made) as parent:
             _check_target(parts[-1], parent, first)
-            staged = b".cellblock-" + os.urandom(8).hex().encode()
             try:
                 _receive(wire, first, staged, parent)
                 os.rename(staged, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)

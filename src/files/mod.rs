@@ -7,6 +7,7 @@ mod host;
 mod names;
 mod reader;
 mod transfer;
+mod unfinished;
 mod upload;
 mod wire;
 
@@ -20,12 +21,13 @@ pub use download::Download;
 pub use entry::{FileEntry, FileKind};
 pub use reader::FileReader;
 pub use transfer::{Progress, SkipReason, Skipped, Transfer};
+pub(crate) use unfinished::Unfinished;
 pub use upload::Upload;
 
 use self::failure::{Attempt, Failure};
 use self::names::WorkPath;
-use self::transfer::{on_thread, refusal, send};
-use self::wire::{CHUNK, Heard, Request, ask};
+use self::transfer::{on_thread, refusal};
+use self::wire::{CHUNK, Heard, Receiver, Request, ask};
 use crate::Error;
 use crate::engine::Programs;
 use crate::error::Kind;
@@ -60,11 +62,12 @@ const QUEUE: usize = 4;
 pub struct Files {
     handle: Handle,
     programs: Programs,
+    unfinished: Unfinished,
 }
 
 impl Files {
-    pub(crate) fn new(handle: Handle, programs: Programs) -> Self {
-        Self { handle, programs }
+    pub(crate) fn new(handle: Handle, programs: Programs, unfinished: Unfinished) -> Self {
+        Self { handle, programs, unfinished }
     }
 
     /// Writes a file, in the place of one that is there; missing directories are made.
@@ -74,15 +77,14 @@ impl Files {
     /// There is a directory of that name, or no space is left.
     pub async fn put(&self, path: &str, content: impl Into<Bytes>) -> Result<(), Error> {
         let (attempt, path) = self.attempt_change("put", path)?;
-        let (programs, content, runs) = (self.programs.clone(), content.into(), attempt.clone());
+        let (files, content, runs) = (self.clone(), content.into(), attempt.clone());
         let put = move || async move {
-            let (sender, receiver) = ask(&programs, &Request::new("put", &path)).await.map_err(|e| runs.fail(e))?;
             let upload = async |sender: &mut wire::Sender| {
                 sender.file("", false).await?;
                 sender.content(&content).await?;
                 sender.end_content().await
             };
-            send(sender, receiver, upload).await.map_err(|failed| failed.explain(&runs))
+            transfer::put(&files, &path, &runs, upload).await
         };
         on_thread(&self.programs, &attempt, put).await
     }
@@ -95,9 +97,8 @@ impl Files {
     pub async fn put_reader(&self, path: &str, reader: impl AsyncRead, size: Option<u64>) -> Result<(), Error> {
         let (attempt, path) = self.attempt_change("put", path)?;
         let (chunks, mut source) = mpsc::channel::<Option<Bytes>>(QUEUE);
-        let (programs, runs) = (self.programs.clone(), attempt.clone());
+        let (files, runs) = (self.clone(), attempt.clone());
         let put = move || async move {
-            let (sender, receiver) = ask(&programs, &Request::new("put", &path)).await.map_err(|e| runs.fail(e))?;
             let upload = async |sender: &mut wire::Sender| {
                 sender.file("", false).await?;
                 while let Some(chunk) = source.recv().await.ok_or(Failure::Abandoned)? {
@@ -105,7 +106,7 @@ impl Files {
                 }
                 sender.end_content().await
             };
-            send(sender, receiver, upload).await.map_err(|failed| failed.explain(&runs))
+            transfer::put(&files, &path, &runs, upload).await
         };
         let mut put = std::pin::pin!(on_thread(&self.programs, &attempt, put));
         let fed = tokio::select! {
@@ -189,21 +190,7 @@ impl Files {
             let list = async {
                 let request = Request::new("list", &path).tree(tree).limits(LIST_LIMIT, 0);
                 let (_sender, mut receiver) = ask(&programs, &request).await?;
-                let mut entries = Vec::new();
-                let mut room = LIST_BYTES;
-                loop {
-                    match receiver.hear().await {
-                        Ok(Heard::Entry(told)) if (entries.len() as u64) < LIST_LIMIT => {
-                            let entry = told.entry(&path)?;
-                            room = room.checked_sub(entry.path.len()).ok_or_else(Failure::many)?;
-                            entries.push(entry);
-                        }
-                        Ok(Heard::Done) => break,
-                        heard => return Err(refusal(heard)),
-                    }
-                }
-                entries.sort_by(|a, b| a.path.cmp(&b.path));
-                Ok(entries)
+                entries(&mut receiver, &path).await
             };
             list.await.map_err(|failure| runs.fail(failure))
         };
@@ -271,6 +258,25 @@ impl Files {
         path.check_change(&attempt)?;
         Ok((attempt, path))
     }
+}
+
+/// The answer to `list`.
+async fn entries(receiver: &mut Receiver, path: &WorkPath) -> Result<Vec<FileEntry>, Failure> {
+    let mut entries = Vec::new();
+    let mut room = LIST_BYTES;
+    loop {
+        match receiver.hear().await {
+            Ok(Heard::Entry(told)) if (entries.len() as u64) < LIST_LIMIT => {
+                let entry = told.entry(path)?;
+                room = room.checked_sub(entry.path.len()).ok_or_else(Failure::many)?;
+                entries.push(entry);
+            }
+            Ok(Heard::Done) => break,
+            heard => return Err(refusal(heard)),
+        }
+    }
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
 }
 
 /// Reads in the caller's own task. The end of `chunks` without a last `None` means that the rest never comes.

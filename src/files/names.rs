@@ -26,7 +26,7 @@ impl WorkPath {
         })
     }
 
-    fn check(path: &str) -> Result<Self, &'static str> {
+    pub(super) fn check(path: &str) -> Result<Self, &'static str> {
         if path.is_empty() {
             return Err("the path is empty");
         }

@@ -3,8 +3,10 @@
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
+use super::Files;
 use super::failure::{Attempt, Failure};
-use super::wire::{Heard, Receiver, Sender};
+use super::names::WorkPath;
+use super::wire::{Heard, Receiver, Request, Sender, ask};
 use crate::Error;
 use crate::engine::Programs;
 use crate::error::Kind;
@@ -142,6 +144,25 @@ pub(super) fn thread<F: Future<Output = ()>>(programs: &Programs, run: impl FnOn
     programs.runtime().spawn_blocking(move || runtime.block_on(run().instrument(span)));
 }
 
+/// Puts something in the place of this path.
+pub(super) async fn put<T>(
+    files: &Files,
+    path: &WorkPath,
+    attempt: &Attempt,
+    upload: impl AsyncFnOnce(&mut Sender) -> Result<T, Failure>,
+) -> Result<T, Error> {
+    let temporary = files.unfinished.begin(path);
+    let asked = ask(&files.programs, &Request::put(path, &temporary)).await;
+    let (sender, receiver) = asked.map_err(|failure| attempt.fail(failure))?;
+    let sent = send(sender, receiver, upload).await;
+    // Of all else the bridge, or what it left, may still be there.
+    if matches!(sent, Ok(_) | Err(Sending::Before(Failure::Refused { .. }) | Sending::Answer(Failure::Refused { .. })))
+    {
+        files.unfinished.end(&temporary);
+    }
+    sent.map_err(|failed| failed.explain(attempt))
+}
+
 /// Sends an upload, and waits for the bridge to say that all of it is in its place. A refusal is heard while there is more to send.
 pub(super) async fn send<T>(
     mut sender: Sender,
@@ -191,7 +212,7 @@ pub(super) enum Sending {
 }
 
 impl Sending {
-    pub(super) fn explain(self, attempt: &Attempt) -> Error {
+    fn explain(self, attempt: &Attempt) -> Error {
         match self {
             Self::Before(failure) => attempt.fail(failure),
             Self::Answer(failure) => attempt.fail_unknown(failure),

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use super::Files;
 use super::failure::{Attempt, Failure};
 use super::names::{WorkPath, is_plain};
-use super::transfer::{Account, Observer, Progress, SkipReason, Transfer, on_thread, send};
-use super::wire::{CHUNK, Request, Sender, ask};
+use super::transfer::{Account, Observer, Progress, SkipReason, Transfer, on_thread, put};
+use super::wire::{CHUNK, Sender};
 use crate::Error;
 use crate::error::Kind;
 
@@ -75,14 +75,12 @@ impl IntoFuture for Upload {
             let (programs, runs) = (files.programs.clone(), attempt.clone());
             let upload = move || async move {
                 let source = Source::open(&source).map_err(|error| unreadable(&runs, error))?;
-                let (sender, receiver) =
-                    ask(&programs, &Request::new("put", &path)).await.map_err(|failure| runs.fail(failure))?;
                 let mut account = Account::new(observer);
                 let upload = async |sender: &mut Sender| source.send(sender, &mut account, &runs).await;
-                send(sender, receiver, upload).await.map_err(|failed| failed.explain(&runs))?;
+                put(&files, &path, &runs, upload).await?;
                 Ok(account.transfer)
             };
-            on_thread(&files.programs, &attempt, upload).await
+            on_thread(&programs, &attempt, upload).await
         }
         .boxed()
     }

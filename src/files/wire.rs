@@ -33,11 +33,18 @@ pub(super) struct Request<'a> {
     tree: bool,
     max_entries: u64,
     max_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temporary: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
     pub(super) fn new(op: &'static str, path: &'a WorkPath) -> Self {
-        Self { op, path: path.as_str(), tree: false, max_entries: 0, max_bytes: 0 }
+        Self { op, path: path.as_str(), tree: false, max_entries: 0, max_bytes: 0, temporary: None }
+    }
+
+    /// An upload, which has this name until it is whole.
+    pub(super) fn put(path: &'a WorkPath, temporary: &'a str) -> Self {
+        Self { temporary: Some(temporary), ..Self::new("put", path) }
     }
 
     pub(super) fn tree(mut self, tree: bool) -> Self {

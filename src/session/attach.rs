@@ -80,8 +80,13 @@ async fn attach(engine: Arc<dyn Engine>, name: String, defaults: Defaults) -> Re
     let directory =
         HostDirectory::reopen(&found.directory, engine.as_ref()).await.map_err(|error| named(error, &name))?;
     let listener = if found.mounted { SocketListener::bind(&directory.mounted(), directory.path()).ok() } else { None };
-    let mut container =
-        SessionContainer::watch(Arc::clone(&engine), found.container.clone(), found.name.clone(), directory)?;
+    let mut container = SessionContainer::watch(
+        Arc::clone(&engine),
+        found.container.clone(),
+        found.name.clone(),
+        directory,
+        found.workdir,
+    )?;
     let pid = engine.pid(&found.container).await?;
     container.locate(pid);
     let hold = async || {

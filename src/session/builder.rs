@@ -272,7 +272,7 @@ impl SessionBuilder {
             workdir::check_bind(path, &spec.workspace)?;
         }
         spec.labels = labels(name, self.lease, directory, expires);
-        spec.annotations = annotations();
+        spec.annotations = annotations(&spec.workspace);
         Ok((spec, expires))
     }
 }

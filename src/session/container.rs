@@ -1,5 +1,6 @@
 //! A session's container, over an engine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::runtime;
 use super::start::{greet, relay};
 use super::usage::Cgroup;
 use crate::execution::Usage;
+use crate::files::Unfinished;
 use crate::kernel::Container;
 use crate::transport::{Bridge, Hello};
 use crate::{ContainerId, Engine, Error};
@@ -31,6 +33,7 @@ pub(super) struct SessionContainer {
     /// The session's.
     name: String,
     directory: Option<HostDirectory>,
+    unfinished: Unfinished,
     /// What this holder calls itself to the bridge.
     holder: String,
     cgroup: Option<Arc<Cgroup>>,
@@ -44,6 +47,7 @@ impl SessionContainer {
         id: ContainerId,
         name: String,
         directory: HostDirectory,
+        workdir: Option<PathBuf>,
     ) -> Result<Self, Error> {
         let (sender, ended) = watch::channel(None);
         let (watched, watched_id) = (Arc::clone(&engine), id.clone());
@@ -55,7 +59,16 @@ impl SessionContainer {
             let _ = sender.send(Some(how));
         })?;
         let holder = uuid::Uuid::new_v4().simple().to_string();
-        Ok(Self { engine, id, name, directory: Some(directory), holder, cgroup: None, ended })
+        Ok(Self {
+            engine,
+            id,
+            name,
+            directory: Some(directory),
+            unfinished: Unfinished::new(workdir),
+            holder,
+            cgroup: None,
+            ended,
+        })
     }
 
     /// Learns where its usage is to be read, if it runs on this machine.
@@ -73,6 +86,11 @@ impl SessionContainer {
 
     pub(super) fn cgroup(&self) -> Option<Arc<Cgroup>> {
         self.cgroup.clone()
+    }
+
+    /// The uploads that are to be undone when it is gone.
+    pub(super) fn unfinished(&self) -> &Unfinished {
+        &self.unfinished
     }
 
     pub(super) fn directory(&self) -> Option<&HostDirectory> {
@@ -107,6 +125,8 @@ impl Container for SessionContainer {
     fn remove(&mut self) -> BoxFuture<'_, Result<(), Error>> {
         async {
             self.engine.remove(&self.id).await?;
+            let unfinished = self.unfinished.clone();
+            let _ = tokio::task::spawn_blocking(move || unfinished.remove()).await;
             if let Some(directory) = self.directory.take() {
                 directory.remove();
             }

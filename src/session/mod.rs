@@ -32,7 +32,7 @@ pub use watch::Watch;
 use self::script::Place;
 use self::usage::Cgroup;
 use crate::error::Ran;
-use crate::files::Files;
+use crate::files::{Files, Unfinished};
 use crate::kernel::{Command, Handle, Recovered};
 use crate::{Engine, Error, Execution, Usage};
 
@@ -50,6 +50,7 @@ struct Inner {
     lease: Lease,
     cgroup: Option<Arc<Cgroup>>,
     place: Arc<Place>,
+    unfinished: Unfinished,
     recovered: Mutex<Option<Recovered>>,
 }
 
@@ -137,7 +138,7 @@ impl Session {
     /// The files of the session's work directory.
     #[must_use]
     pub fn files(&self) -> Files {
-        Files::new(self.0.handle.clone(), self.0.place.programs.clone())
+        Files::new(self.0.handle.clone(), self.0.place.programs.clone(), self.0.unfinished.clone())
     }
 
     /// Interrupts the running cell, if one runs: a `KeyboardInterrupt` in the user's code. Returns once the kernel has taken the

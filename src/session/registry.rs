@@ -1,6 +1,7 @@
 //! The engine is the registry of sessions: names are unique there, and labels tell whose they are.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::getuid;
@@ -9,7 +10,7 @@ use super::builder::check_name;
 use super::owner::Owner;
 use super::{Session, directory};
 use crate::error::{Error, Kind};
-use crate::{ContainerId, ContainerSummary, Engine};
+use crate::{ContainerId, ContainerSummary, Engine, Workspace};
 
 const LABEL_SESSION: &str = "cellblock.session";
 const LABEL_UID: &str = "cellblock.uid";
@@ -17,6 +18,7 @@ const LABEL_LEASE: &str = "cellblock.lease";
 const LABEL_DIRECTORY: &str = "cellblock.directory";
 const LABEL_EXPIRES: &str = "cellblock.expires";
 const ANNOTATION_OWNER: &str = "cellblock.owner";
+const ANNOTATION_WORKDIR: &str = "cellblock.workdir";
 const LABEL_LINK: &str = "cellblock.link";
 const LINK_SOCKET: &str = "socket";
 
@@ -65,6 +67,8 @@ pub struct SessionSummary {
     pub(super) owner: Option<Owner>,
     /// Whether the host's directory is mounted, so that the bridge can dial.
     pub(super) mounted: bool,
+    /// The work directory, if it is the host's.
+    pub(super) workdir: Option<PathBuf>,
 }
 
 impl Session {
@@ -99,9 +103,11 @@ pub(super) async fn all(engine: &dyn Engine) -> Result<Vec<SessionSummary>, Erro
     Ok(sessions)
 }
 
-/// Says who starts a session, for whoever finds it without its controller.
-pub(super) fn annotations() -> BTreeMap<String, String> {
-    Owner::current().map(|owner| (ANNOTATION_OWNER.to_owned(), owner.to_string())).into_iter().collect()
+/// Says who starts a session, and where it works on the host, for whoever finds it without its controller.
+pub(super) fn annotations(workspace: &Workspace) -> BTreeMap<String, String> {
+    let owner = Owner::current().map(|owner| (ANNOTATION_OWNER.to_owned(), owner.to_string()));
+    let workdir = if let Workspace::Host(path) = workspace { path.to_str() } else { None };
+    owner.into_iter().chain(workdir.map(|path| (ANNOTATION_WORKDIR.to_owned(), path.to_owned()))).collect()
 }
 
 /// Finds a session by its name.
@@ -125,6 +131,7 @@ fn summary(container: ContainerSummary) -> Option<SessionSummary> {
         expires: SystemTime::UNIX_EPOCH + Duration::from_secs(label(LABEL_EXPIRES)?.parse().ok()?),
         owner: label(ANNOTATION_OWNER).and_then(|owner| Owner::parse(&owner)),
         mounted: label(LABEL_LINK).is_some_and(|link| link == LINK_SOCKET),
+        workdir: label(ANNOTATION_WORKDIR).map(PathBuf::from).filter(|path| path.is_absolute()),
         container: container.id,
         image: container.image,
         state: container.state,

@@ -68,7 +68,8 @@ async fn launch(engine: Arc<dyn Engine>, builder: SessionBuilder, name: String) 
             return Err(error);
         }
     };
-    let mut container = SessionContainer::watch(Arc::clone(&engine), id.clone(), name.clone(), directory)?;
+    let workdir = if let Workspace::Host(path) = &spec.workspace { Some(path.clone()) } else { None };
+    let mut container = SessionContainer::watch(Arc::clone(&engine), id.clone(), name.clone(), directory, workdir)?;
     let holder = container.holder().to_owned();
     // Its refusal says more than the end of the container that comes with it.
     if let Err(error) = engine.start(&id).await {
@@ -217,7 +218,7 @@ pub(super) async fn run(
         .inspect_err(|error| tracing::warn!(%error, "long outputs will not be kept whole"))
         .ok()
         .map(SpillDirectory::new);
-    let cgroup = container.cgroup();
+    let (cgroup, unfinished) = (container.cgroup(), container.unfinished().clone());
     let settings = Settings {
         session: greeted.1.session.clone(),
         private,
@@ -246,6 +247,7 @@ pub(super) async fn run(
                 handle,
                 lease,
                 cgroup,
+                unfinished,
                 place: Arc::new(Place { programs, image, defaults, spills, session }),
                 recovered: Mutex::new(recovered),
             })))

@@ -1,13 +1,15 @@
 //! A directory of the host as the work directory.
 
 use std::fs;
+use std::future::IntoFuture as _;
 use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::path::Path;
 
 use cellblock::{ScriptEvent, ScriptStatus, Session, Shell, Workspace};
 use futures_util::StreamExt as _;
+use tokio::io::AsyncWriteExt as _;
 
-use crate::lab::{Ask as _, Lab, tests};
+use crate::lab::{Ask as _, Lab, tests, until};
 use crate::scripts::said;
 
 tests! {
@@ -16,6 +18,7 @@ tests! {
         a_stop_during_a_script_leaves_its_files_and_no_others,
         the_engine_may_know_the_directory_by_another_path,
         another_directory_at_the_engines_path_is_told,
+        a_stop_during_an_upload_leaves_nothing_of_it,
         what_cannot_be_a_work_directory_is_refused,
     ]
     container: [
@@ -90,6 +93,45 @@ async fn another_directory_at_the_engines_path_is_told(lab: &Lab) {
     let error = lab.builder().bind_dir(other.path()).start().await.expect_err("there is no directory of the host");
     assert!(error.is_usage(), "{error}");
     assert_eq!((names(directory.path()), names(other.path())), (vec![], vec![]));
+}
+
+async fn a_stop_during_an_upload_leaves_nothing_of_it(lab: &Lab) {
+    let directory = tempfile::tempdir().expect("it is there");
+    let path = |name: &str| directory.path().join(name);
+    fs::create_dir(path("sub")).expect("it is there");
+    fs::write(path(".cellblock-of-others"), "").expect("it is there");
+    let source = tempfile::tempdir().expect("it is there");
+    for number in 0..2 {
+        fs::write(source.path().join(number.to_string()), vec![0; 1 << 20]).expect("it is there");
+    }
+    let session = session_in(lab, directory.path()).await;
+    let files = session.files();
+    files.put("kept", "before").await.expect("it is put");
+
+    let (mut sender, reader) = tokio::io::duplex(1 << 16);
+    let put = tokio::spawn({
+        let files = files.clone();
+        async move { files.put_reader("sub/file", reader, None).await }
+    });
+    sender.write_all(&vec![7; 1 << 20]).await.expect("it is taken");
+    // It waits after its first file.
+    let (gate, wait) = std::sync::mpsc::channel::<()>();
+    let upload = files.upload(source.path(), "tree").progress(move |progress| {
+        if progress.files > 0 {
+            let _ = wait.recv();
+        }
+    });
+    let upload = tokio::spawn(upload.into_future());
+    let begun = |directory: &Path| names(directory).iter().filter(|name| name.starts_with(".cellblock-")).count();
+    until("both have begun", async || begun(directory.path()) == 2 && begun(&path("sub")) == 1).await;
+
+    session.stop().await.expect("the call goes well");
+    assert_eq!(names(directory.path()), [".cellblock-of-others", "kept", "sub"]);
+    assert_eq!(names(&path("sub")), Vec::<String>::new());
+    drop((gate, sender));
+    put.await.expect("it does not panic").expect_err("it was not put");
+    upload.await.expect("it does not panic").expect_err("it was not put");
+    assert_eq!(names(directory.path()), [".cellblock-of-others", "kept", "sub"]);
 }
 
 async fn what_cannot_be_a_work_directory_is_refused(lab: &Lab) {
