@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 
 use crate::execution::{Collector, Ending, Limits};
+pub use crate::files::fuzzing::files;
 use crate::protocol::content::{CompleteReply, InputRequest, IsCompleteReply};
 use crate::protocol::{DELIMITER, Inbox, Key, ParseError, Parsed, lenient, timestamp};
 pub use crate::shell::fuzzing::script;
@@ -121,7 +122,8 @@ mod tests {
     use super::*;
 
     type Target = fn(&[u8]);
-    const TARGETS: [(&str, Target); 4] = [("guard", guard), ("protocol", protocol), ("link", link), ("script", script)];
+    const TARGETS: [(&str, Target); 5] =
+        [("guard", guard), ("protocol", protocol), ("link", link), ("script", script), ("files", files)];
 
     fn corpus(name: &str) -> Vec<Vec<u8>> {
         let directory = format!("{}/tests/fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));

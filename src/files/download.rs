@@ -108,7 +108,7 @@ impl IntoFuture for Download {
                 let request = Request::new("get", &path).tree(true).limits(self.max_entries, self.max_bytes);
                 let receive = async {
                     let (_sender, receiver) = ask(&self.files.programs, &request).await?;
-                    let mut receiving = Receiving {
+                    let receiving = Receiving {
                         receiver,
                         staging,
                         account: Account::new(self.observer),
@@ -116,11 +116,7 @@ impl IntoFuture for Download {
                         bytes: self.max_bytes,
                         attempt: &runs,
                     };
-                    receiving.all().await?;
-                    // Where there was always something to read, this is the first chance to see that nobody waits any more.
-                    tokio::task::yield_now().await;
-                    receiving.staging.commit().map_err(|error| unusable(&runs, error))?;
-                    Ok(receiving.account.transfer)
+                    receiving.receive().await
                 };
                 receive.await.map_err(|failure| runs.fail(failure))
             };
@@ -141,16 +137,25 @@ fn unusable(attempt: &Attempt, error: io::Error) -> Error {
     attempt.error(Kind::Usage).with_source(error).with_hint(hint)
 }
 
-struct Receiving<'a> {
-    receiver: Receiver,
-    staging: Staging,
-    account: Account,
-    entries: u64,
-    bytes: u64,
-    attempt: &'a Attempt,
+/// A download under way, and what it may still take.
+pub(super) struct Receiving<'a> {
+    pub(super) receiver: Receiver,
+    pub(super) staging: Staging,
+    pub(super) account: Account,
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    pub(super) attempt: &'a Attempt,
 }
 
 impl Receiving<'_> {
+    pub(super) async fn receive(mut self) -> Result<Transfer, Failure> {
+        self.all().await?;
+        // Where there was always something to read, this is the first chance to see that nobody waits any more.
+        tokio::task::yield_now().await;
+        self.staging.commit().map_err(|error| unusable(self.attempt, error))?;
+        Ok(self.account.transfer)
+    }
+
     async fn all(&mut self) -> Result<(), Failure> {
         match self.receiver.hear().await {
             Ok(Heard::Entry(told)) if told.path.is_empty() => match told.kind() {

@@ -3,6 +3,8 @@
 mod download;
 mod entry;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod host;
 mod names;
 mod reader;

@@ -68,6 +68,11 @@ async fn begin(
     limit: u64,
 ) -> Result<(FileEntry, Receiver, super::wire::Sender), Failure> {
     let (sender, mut receiver) = ask(programs, &Request::new("get", path).limits(1, limit)).await?;
+    Ok((announced(&mut receiver, path, limit).await?, receiver, sender))
+}
+
+/// What is about to come.
+pub(super) async fn announced(receiver: &mut Receiver, path: &WorkPath, limit: u64) -> Result<FileEntry, Failure> {
     let entry = match receiver.hear().await {
         Ok(Heard::Entry(told)) => told.entry(path)?,
         heard => return Err(refusal(heard)),
@@ -75,11 +80,11 @@ async fn begin(
     if entry.kind != FileKind::File || entry.size > limit || entry.path != path.to_string() {
         return Err(Failure::Broken("a file that was not asked for"));
     }
-    Ok((entry, receiver, sender))
+    Ok(entry)
 }
 
 /// Passes all of the file on, and no more.
-async fn pass_on(
+pub(super) async fn pass_on(
     receiver: &mut Receiver,
     size: u64,
     chunks: &mpsc::Sender<Result<Bytes, Error>>,
