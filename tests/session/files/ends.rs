@@ -9,13 +9,15 @@ use super::all;
 use crate::lab::{Ask as _, Lab, tests, until};
 
 tests! {
-    python: [
+    python_links: [
         a_dropped_put_leaves_nothing,
+        a_bridge_that_is_killed_is_an_error_and_nothing_whole,
+        a_file_that_is_cut_while_it_is_read_is_no_success,
+    ]
+    python: [
         a_dropped_upload_leaves_nothing,
         a_dropped_download_leaves_nothing,
         a_restart_of_the_kernel_is_no_end_of_a_transfer,
-        a_bridge_that_is_killed_is_an_error_and_nothing_whole,
-        a_file_that_is_cut_while_it_is_read_is_no_success,
     ]
     container: [an_upload_to_a_full_disk_leaves_nothing]
 }

@@ -3,6 +3,7 @@
 mod ends;
 mod host;
 mod paths;
+mod sockets;
 mod trees;
 
 use cellblock::{FileEntry, Files};

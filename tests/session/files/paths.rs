@@ -11,14 +11,13 @@ use super::all;
 use crate::lab::{Ask as _, Lab, tests};
 
 tests! {
+    python_links: [what_is_put_is_there_and_comes_back, a_reader_gives_what_it_said_it_would]
     python: [
-        what_is_put_is_there_and_comes_back,
         paths_that_lead_elsewhere_never_run,
         a_directory_is_no_file,
         links_and_pipes_are_not_followed,
         what_is_missing_is_said_to_be_missing,
         odd_names_are_only_names,
-        a_reader_gives_what_it_said_it_would,
         files_do_not_wait_for_cells,
     ]
 }

@@ -10,8 +10,8 @@ use super::all;
 use crate::lab::{Ask as _, Lab, tests};
 
 tests! {
+    python_links: [a_tree_goes_in_and_comes_out]
     python: [
-        a_tree_goes_in_and_comes_out,
         what_is_not_plain_in_a_containers_tree_is_left_out_and_told,
         what_is_not_plain_in_a_hosts_tree_is_left_out_and_told,
         a_sparse_terabyte_is_refused_before_it_is_sent,
