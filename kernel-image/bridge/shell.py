@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from types import TracebackType
 from typing import Any
 
 from ipykernel.displayhook import ZMQShellDisplayHook
@@ -85,6 +87,15 @@ def missing_module_hint(error: BaseException) -> str | None:
     )
 
 
+def end_in_the_users_code(traceback: TracebackType | None) -> None:
+    """Cuts an interrupt's traceback where it comes to us: it is about the code that was interrupted."""
+    ours = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    while traceback is not None and traceback.tb_next is not None:
+        if traceback.tb_next.tb_frame.f_code.co_filename.startswith(ours):
+            traceback.tb_next = None
+        traceback = traceback.tb_next
+
+
 class Shown:
     """Stands for an exception whose text is too long to send."""
 
@@ -111,6 +122,12 @@ class ZMQInteractiveShell(StockShell):
             self.showtraceback(exception_only=True)
             return True
         return bool(await super().run_code(code_obj, result, async_=async_))
+
+    def _get_exc_info(self, exc_tuple: Any = None) -> Any:
+        info = super()._get_exc_info(exc_tuple)
+        if issubclass(info[0], KeyboardInterrupt):
+            end_in_the_users_code(info[2])
+        return info
 
     def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
         lines = [cut(line, MAX_TRACEBACK_LINE) for line in stb]

@@ -263,3 +263,13 @@ def test_text_that_an_interrupt_follows_at_once_comes_once(control: Control, cli
         # The call that printed it may not have returned yet.
         assert control.request("interrupt", generation=1)["ok"]
         assert cell.finish().text() == "once\n"
+
+
+@pytest.mark.parametrize("code", ["import time; time.sleep(60)", LETS_IT_GO, "while True: print('more')"])
+def test_the_traceback_of_an_interrupt_shows_no_call_of_ours(client: BlockingKernelClient, code: str) -> None:
+    cell = going(client, f"print('going', flush=True)\n{code}")
+    ask(client)
+    [error] = cell.finish().of("error")
+    assert error["ename"] == "KeyboardInterrupt"
+    traceback = "".join(error["traceback"])
+    assert "Cell" in traceback and "/bridge/" not in traceback, traceback
