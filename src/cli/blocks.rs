@@ -44,7 +44,7 @@ async fn carry_out(
     printer: &mut Printer,
 ) -> Result<Exit> {
     let policy = policy(args);
-    let mut figures = Figures::new(args.figures.directory.as_deref());
+    let mut figures = Figures::new(args.figures.directory.as_deref())?;
     let failed = Arc::new(Notify::new());
     let mut show = Show {
         screen: Screen { printer, figures: &mut figures, labelled: false },

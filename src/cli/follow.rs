@@ -17,7 +17,7 @@ use super::view::{Screen, View};
 pub(crate) async fn watch(name: &str, printer: &mut Printer) -> Result<Exit> {
     let mut interrupts = Interrupts::listen(WhenStuck::Leave)?;
     let mut events = Session::watch(connect().await?, name).await?;
-    let mut figures = Figures::new(None);
+    let mut figures = Figures::new(None)?;
     let mut screen = Screen { printer, figures: &mut figures, labelled: true };
     let mut view = View::default();
     loop {
@@ -37,6 +37,8 @@ pub(crate) async fn watch(name: &str, printer: &mut Printer) -> Result<Exit> {
 
 /// Waits for the cell that was left running, and prints it.
 pub(crate) async fn result(args: &ResultArgs, printer: &mut Printer) -> Result<Exit> {
+    // The result can be taken once: what it needs is there before.
+    let mut figures = Figures::new(args.figures.directory.as_deref())?;
     let session = Session::attach(&args.name).engine(connect().await?).await?;
     let recovered = session.recovered().await;
     session.detach().await?;
@@ -44,7 +46,6 @@ pub(crate) async fn result(args: &ResultArgs, printer: &mut Printer) -> Result<E
         printer.note("no cell was left: whoever ran the last one has had its result");
         return Ok(Exit::Ok);
     };
-    let mut figures = Figures::new(args.figures.directory.as_deref());
     let mut screen = Screen { printer, figures: &mut figures, labelled: false };
     if args.json {
         print_json(&execution, args.figures.directory.is_some(), &mut screen)?;

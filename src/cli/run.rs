@@ -40,7 +40,7 @@ async fn run_cells(
     printer: &mut Printer,
 ) -> Result<(Exit, Pace)> {
     let input = if args.cells.take_stdin() { None } else { Some(Input::start().context("cannot read stdin")?) };
-    let mut figures = Figures::new(args.figures.directory.as_deref());
+    let mut figures = Figures::new(args.figures.directory.as_deref())?;
     let mut screen = Screen { printer, figures: &mut figures, labelled: false };
     let mut attendant = Attendant {
         session: &opened.session,

@@ -68,7 +68,7 @@ async fn converse(
     }
     let editor = Editor::start(Kernel::new(opened.session.clone()), history.ok(), printer.is_coloured(To::Stderr))?;
     let input = Input::start().context("cannot read from the terminal")?;
-    let mut figures = Figures::new(args.figures.directory.as_deref());
+    let mut figures = Figures::new(args.figures.directory.as_deref())?;
     let mut screen = Screen { printer, figures: &mut figures, labelled: true };
     let mut number = opened.owned.then_some(1);
     loop {
