@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use cellblock::Error;
+use cellblock::{Error, Session};
+use tempfile::TempDir;
 
 use crate::lab::{Lab, tests};
 
@@ -16,6 +17,16 @@ tests! {
     ]
 }
 
+/// A session with a file in a tree, and a directory of the host with another file and a directory in it.
+async fn taken(lab: &Lab) -> (Session, TempDir) {
+    let session = lab.session().await;
+    session.files().put("tree/file", "new").await.expect("put");
+    let host = tempfile::tempdir().expect("a directory");
+    fs::write(host.path().join("file"), "old").expect("a file");
+    fs::create_dir(host.path().join("directory")).expect("a directory");
+    (session, host)
+}
+
 fn refused<T>(result: Result<T, Error>, destination: &Path) {
     let error = result.err().unwrap_or_else(|| panic!("{} is refused", destination.display()));
     assert!(error.is_usage(), "{error:?}");
@@ -23,13 +34,9 @@ fn refused<T>(result: Result<T, Error>, destination: &Path) {
 }
 
 async fn a_destination_that_is_taken_stays_as_it_is(lab: &Lab) {
-    let session = lab.session().await;
+    let (session, host) = taken(lab).await;
     let files = session.files();
-    files.put("tree/file", "new").await.expect("put");
-    let host = tempfile::tempdir().expect("a directory");
     let at = |name: &str| host.path().join(name);
-    fs::write(at("file"), "old").expect("a file");
-    fs::create_dir(at("directory")).expect("a directory");
     symlink("file", at("link")).expect("a link");
     symlink("directory", at("to_directory")).expect("a link");
     symlink("nothing", at("dangling")).expect("a link");
@@ -47,15 +54,11 @@ async fn a_destination_that_is_taken_stays_as_it_is(lab: &Lab) {
 }
 
 async fn a_file_is_overwritten_only_when_asked(lab: &Lab) {
-    let session = lab.session().await;
+    let (session, host) = taken(lab).await;
     let files = session.files();
-    files.put("tree/file", "new").await.expect("put");
-    let host = tempfile::tempdir().expect("a directory");
     let at = |name: &str| host.path().join(name);
-    fs::write(at("file"), "old").expect("a file");
     fs::write(at("target"), "untouched").expect("a file");
     symlink("target", at("link")).expect("a link");
-    fs::create_dir(at("directory")).expect("a directory");
     for name in ["file", "link"] {
         files.download("tree/file", at(name)).overwrite(true).await.expect("download");
         assert_eq!(fs::read_to_string(at(name)).expect("it is there"), "new");
