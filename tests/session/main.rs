@@ -41,4 +41,5 @@ mod refusals;
 mod script_ends;
 mod scripts;
 mod stdin;
+mod tapeagents;
 mod workdirs;
