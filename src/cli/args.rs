@@ -130,7 +130,7 @@ pub(crate) struct ShellArgs {
     /// Arguments of the script
     #[arg(last = true, value_name = "ARG")]
     pub(crate) args: Vec<OsString>,
-    /// What runs it: `bash`, `sh`, `pwsh`, or any interpreter of the image by its name
+    /// What runs it: `bash`, `sh`, `pwsh`, or any interpreter of the image by its name, with arguments such as `awk -f`
     #[arg(long, value_name = "PROGRAM", default_value = "bash")]
     pub(crate) shell: String,
     /// Where it runs [default: the work directory]
@@ -157,7 +157,7 @@ pub(crate) struct BlocksArgs {
     /// Run blocks of Python as cells of the kernel, which keeps their variables, or each as a file
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub(crate) python: Python,
-    /// Run blocks of a language as files with a program of the image, such as `js=node`; repeatable
+    /// Run blocks of a language as files with a program of the image, such as `js=node` or `ts=deno run`; repeatable
     #[arg(long = "with", value_name = "LANGUAGE=PROGRAM", value_parser = interpreter)]
     pub(crate) interpreters: Vec<(String, String)>,
     /// Go on with the next block after one that fails
@@ -184,7 +184,7 @@ pub(crate) enum Python {
 
 fn interpreter(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((language, program)) if !language.trim().is_empty() && !program.is_empty() => {
+        Some((language, program)) if !language.trim().is_empty() && !program.trim().is_empty() => {
             Ok((language.to_owned(), program.to_owned()))
         }
         _ => Err("it is a language and a program, such as `js=node`".to_owned()),

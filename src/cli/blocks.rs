@@ -18,6 +18,7 @@ use super::interrupts::{Interrupts, WhenStuck};
 use super::open::Opened;
 use super::printer::{Printer, To, Usage};
 use super::run::save_figures;
+use super::shell::interpreter;
 use super::view::{Screen, View};
 
 pub(crate) async fn blocks(args: &BlocksArgs, printer: &mut Printer) -> Result<Exit> {
@@ -78,8 +79,15 @@ async fn carry_out(
             save_all_figures(&outcome, &mut show.screen);
         }
         show.screen.printer.line(serde_json::to_string(&outcome).context("cannot write the outcome as JSON")?)?;
-    } else if !outcome.output_files.is_empty() {
-        show.screen.printer.note(format_args!("files: {}", outcome.output_files.join(", ")));
+    } else {
+        if !outcome.output_files.is_empty() {
+            show.screen.printer.note(format_args!("files: {}", outcome.output_files.join(", ")));
+        }
+        let saved = outcome.blocks.iter().any(|block| matches!(block.result, BlockResult::Saved));
+        if opened.owned && !args.place.container.has_own_work_directory() && (saved || !outcome.output_files.is_empty())
+        {
+            show.screen.printer.note("files go with the container: `--workdir DIR` or `--session NAME` keeps them");
+        }
     }
     let of_figures = if show.screen.figures.failed { Exit::Failed } else { Exit::Ok };
     Ok(match u8::try_from(outcome.exit_code) {
@@ -94,7 +102,7 @@ fn policy(args: &BlocksArgs) -> Policy {
         Python::Kernel => PythonMode::Kernel,
         Python::File => PythonMode::File,
     });
-    let add = |policy: Policy, (language, program): &(String, String)| policy.run(language, program.as_str());
+    let add = |policy: Policy, (language, program): &(String, String)| policy.run(language, interpreter(program));
     args.interpreters.iter().fold(policy, add)
 }
 

@@ -110,9 +110,8 @@ impl ContainerArgs {
         Ok(builder)
     }
 
-    /// Whether every container of these flags would have the same work directory.
-    #[cfg(feature = "serve")]
-    pub(crate) fn shares_work_directory(&self) -> bool {
+    /// Whether the work directory is the caller's own: every container of these flags has it, and it outlives them.
+    pub(crate) fn has_own_work_directory(&self) -> bool {
         self.workdir.is_some()
     }
 

@@ -229,7 +229,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
         }
         None => args.msi.then(Secret::random),
     };
-    if args.container.shares_work_directory() {
+    if args.container.has_own_work_directory() {
         return Err(usage("`--workdir` would give all sessions the same directory"));
     }
     for (option, span, most) in [

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use cellblock::{ScriptEvent, ScriptOutcome, ScriptStream, Session};
+use cellblock::{Interpreter, ScriptEvent, ScriptOutcome, ScriptStream, Session, Shell};
 use futures_util::StreamExt as _;
 
 use super::args::ShellArgs;
@@ -57,7 +57,7 @@ fn read_stdin() -> Result<Vec<u8>> {
 }
 
 fn describe(args: &ShellArgs, session: &Session, script: Vec<u8>, stdin: Option<Vec<u8>>) -> ScriptStream {
-    let mut script = session.run_shell(script, args.shell.as_str()).args(&args.args);
+    let mut script = session.run_shell(script, interpreter(&args.shell)).args(&args.args);
     if let Some(timeout) = args.timeout {
         script = script.timeout(timeout);
     }
@@ -68,6 +68,17 @@ fn describe(args: &ShellArgs, session: &Session, script: Vec<u8>, stdin: Option<
         script = script.stdin(stdin);
     }
     script.stream()
+}
+
+/// An interpreter as it is typed: a program, and what stands between its name and the file's.
+pub(crate) fn interpreter(typed: &str) -> Shell {
+    let mut words = typed.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    let args: Vec<&str> = words.collect();
+    if args.is_empty() {
+        return program.into();
+    }
+    args.into_iter().fold(Interpreter::new(program), Interpreter::arg).into()
 }
 
 /// Shows what the script writes. None if Ctrl-C was pressed twice.

@@ -56,8 +56,16 @@ fn a_message_is_carried_out_and_told() {
         "block 4 of 5: sh",
         "exit code 3",
         "files: out/total.txt",
+        "files go with the container: `--workdir DIR` or `--session NAME` keeps them",
     ];
     assert_eq!(ended.stderr.lines().collect::<Vec<_>>(), told);
+    let directory = tempfile::tempdir().unwrap();
+    let kept = blocks(image, MESSAGE, ["--workdir", directory.path().to_str().unwrap()]);
+    assert_eq!(kept.stderr.lines().collect::<Vec<_>>(), told[..told.len() - 1]);
+    assert_eq!(
+        fs::read_to_string(directory.path().join("page.html")).unwrap(),
+        "<!-- filename: page.html -->\n<p>42</p>"
+    );
 }
 
 #[test]
@@ -91,10 +99,9 @@ fn json_is_one_line_with_every_block() {
 #[test]
 fn options_say_how_blocks_run() {
     let Some(image) = image() else { return };
-    let message =
-        "```python\nx = 1\n```\n```python\nprint(x)\n```\n```list\nlisted\n```\n```cobol\n```\n```sh\nsleep 60\n```\n";
-    let ended = blocks(image, message, ["--python", "file", "--continue", "--with", "list=cat", "--timeout", "2s"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (124, "listed"), "{}", ended.stderr);
+    let message = "```python\nx = 1\n```\n```python\nprint(x)\n```\n```awk\nBEGIN { print 6 * 7 }\n```\n```cobol\n```\n```sh\nsleep 60\n```\n";
+    let ended = blocks(image, message, ["--python", "file", "--continue", "--with", "awk=awk -f", "--timeout", "2s"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (124, "42\n"), "{}", ended.stderr);
     for told in ["NameError", "exit code 1", "error: Unsupported language cobol", "timed out"] {
         assert!(ended.stderr.contains(told), "{told}: {}", ended.stderr);
     }

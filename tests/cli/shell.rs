@@ -48,7 +48,7 @@ fn bytes_go_through_as_they_are() {
 fn a_script_on_stdin_and_its_outcome_as_json() {
     let Some(image) = image() else { return };
     let ended =
-        feed(shell(image, ["-", "--json", "--shell", "python3"]), b"import os; print(1); os.kill(os.getpid(), 9)");
+        feed(shell(image, ["-", "--json", "--shell", "python3 -I"]), b"import os; print(1); os.kill(os.getpid(), 9)");
     assert_eq!((ended.code, ended.stderr.as_str()), (137, "signal 9\n"));
     let outcome: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&outcome["v"], &outcome["status"], &outcome["signal"]), (&1.into(), &"signaled".into(), &9.into()));
