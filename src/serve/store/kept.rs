@@ -195,6 +195,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
     use crate::serve::config::{Ceiling, Sessions};
     use crate::serve::metrics::Metrics;
@@ -245,7 +247,7 @@ mod tests {
         let store = store(directory.path());
         store.changed();
         store.drain();
-        Arc::clone(&store).keep_record().await;
+        timeout(Duration::from_secs(60), Arc::clone(&store).keep_record()).await.unwrap();
         assert!(!directory.path().join(RECORD).exists(), "sessions that are let go of are in no list any more");
     }
 }
