@@ -100,6 +100,42 @@ async fn a_time_out_and_a_death_are_answers_and_the_session_lives() {
 }
 
 #[tokio::test]
+async fn a_kernel_that_takes_too_much_memory_is_an_answer_and_the_session_lives() {
+    let Some(server) = Server::start(&["--no-auth", "--memory", "256m"]) else { return };
+    let dead = server.execute("a", "b'x' * 2_000_000_000").await;
+    assert_eq!((&dead["status"], &dead["stderr"]), (&json!("Failure"), &json!("Execution aborted")));
+    assert_eq!(server.execute("a", "'alive'").await["result"], "alive");
+}
+
+#[tokio::test]
+async fn the_first_family_answers_wrapped_and_tells_its_times_in_headers() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    let response = server.code_execute("a", &json!({"code": "print('out'); 1+1"})).send().await.unwrap();
+    let headers = response.headers().clone();
+    let mut body: Value = response.json().await.unwrap();
+    assert!(body["properties"]["executionTimeInMilliseconds"].take().is_u64());
+    let properties = json!({"$id": "2", "status": "Success", "stdout": "out\n", "stderr": "", "result": 2,
+        "executionTimeInMilliseconds": null});
+    assert_eq!(body, json!({"$id": "1", "properties": properties}));
+    assert!(headers.contains_key("operation-id") && headers.contains_key("x-ms-session-guid"));
+    assert!(headers["x-ms-new-allocation"] == "true" && headers["x-ms-allocation-retries"] == "0");
+    let time = |name: &str| headers[name].to_str().unwrap().parse::<f64>().unwrap();
+    let [all, made, ran] = ["total-execution-service-time", "allocation-time", "overall-execution-time"]
+        .map(|name| time(&format!("x-ms-{name}")));
+    assert!(made > 0.0 && ran > 0.0 && (all - made - ran).abs() < 0.01, "{headers:?}");
+    assert!(time("x-ms-preparation-time") + time("x-ms-container-execution-duration") <= ran, "{headers:?}");
+}
+
+#[tokio::test]
+async fn both_families_take_a_body_in_both_shapes() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    for body in [json!({"code": "6*7"}), json!({"properties": {"code": "6*7", "codeInputType": "Inline"}})] {
+        assert_eq!(answer(server.code_execute("a", &body)).await.1["properties"]["result"], 42, "{body}");
+        assert_eq!(answer(server.executions("a", NEW, &body)).await.1["result"]["executionResult"], 42, "{body}");
+    }
+}
+
+#[tokio::test]
 async fn the_newer_family_answers_flat_with_all_its_keys() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     let response =
@@ -216,6 +252,10 @@ async fn a_shells_status_is_its_exit_code() {
     let program = json!({"execCommandAndArgs": ["cat", "-"], "stdin": "through"});
     let (_, body) = answer(server.executions("a", NEWEST, &program)).await;
     assert_eq!((&body["status"], &body["result"]["stdout"]), (&json!("0"), &json!("through")));
+    let (_, body) =
+        answer(server.executions("a", NEW, &json!({"shellCommand": "sleep 100", "timeoutInSeconds": 1}))).await;
+    assert_eq!(body["status"], "124", "a number also here: clients read it as one");
+    assert_eq!(body["result"]["stderr"], "Request timed out waiting for code execution to complete");
     // Files are the session's, and a shell and a cell see the same.
     answer(server.executions("a", NEW, &json!({"shellCommand": "echo 7 > /mnt/data/seven"}))).await;
     assert_eq!(server.execute("a", "int(open('/mnt/data/seven').read())").await["result"], 7);
@@ -251,11 +291,16 @@ async fn a_client_that_goes_away_interrupts_its_cell_and_the_session_lives() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     server.execute("a", "x = 1").await;
     let code = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    x = 'interrupted'\n    raise";
-    let gone = server.code_execute("a", &json!({"code": code})).timeout(Duration::from_secs(2)).send().await;
-    assert!(gone.unwrap_err().is_timeout());
+    let cell = server.code_execute("a", &json!({"code": code})).header("operation-id", "left");
+    let status = async || answer(server.get(&format!("/executions/left?identifier=a&api-version={NEW}"))).await.1;
+    let cell = tokio::spawn(cell.send());
+    eventually("it runs", async || status().await["status"] == "Running").await;
+    cell.abort();
+    assert!(cell.await.is_err_and(|error| error.is_cancelled()));
     assert_eq!(server.execute("a", "x").await["result"], "interrupted");
     eventually("the execution is not counted any more", async || {
         answer(server.get("/v1/sessions/a")).await.1["executing"] == 0
     })
     .await;
+    assert_eq!(status().await["status"], "Canceled");
 }

@@ -45,6 +45,13 @@ async fn a_file_comes_in_is_seen_by_code_and_goes_out() {
     let response = server.get(&format!("/files/content/out.txt?identifier=a&api-version={OLD}")).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/plain");
     assert_eq!(response.headers()["content-disposition"], "attachment");
+    assert!(response.headers()["last-modified"].to_str().unwrap().ends_with(" GMT"));
+    assert_eq!(response.text().await.unwrap(), "from code");
+    let (_, one) = answer(server.get(&format!("/files/out.txt?identifier=a&api-version={OLD}"))).await;
+    let size = |file: &Value| (file["properties"]["filename"].clone(), file["properties"]["size"].clone());
+    assert_eq!((&one["$id"], size(&one["value"][0])), (&json!("1"), (json!("out.txt"), json!(9))));
+    // The other family's address, by this family's version.
+    let response = server.get(&format!("/files/out.txt/content?identifier=a&api-version={OLD}")).send().await.unwrap();
     assert_eq!(response.text().await.unwrap(), "from code");
     let gone = server.request(Method::DELETE, &format!("/files/out.txt?identifier=a&api-version={OLD}"));
     assert_eq!(answer(gone).await, (StatusCode::OK, json!({"message": "file deleted successfully"})));
@@ -86,9 +93,12 @@ async fn the_newer_family_has_directories() {
         assert_eq!(list(&format!("&path={same}")).await, ["file out.csv"], "{same}");
     }
     assert_eq!(list("&recursive=true").await, ["directory runs", "directory 1", "file out.csv"]);
-    for path in
-        ["/files/runs/1/out.csv/content?", "/files/runs%2F1%2Fout.csv/content?", "/files/out.csv/content?path=runs/1&"]
-    {
+    for path in [
+        "/files/runs/1/out.csv/content?",
+        "/files/runs/1/out.csv/content/?",
+        "/files/runs%2F1%2Fout.csv/content?",
+        "/files/out.csv/content?path=runs/1&",
+    ] {
         let response = server.get(&format!("{path}identifier=a&api-version={NEW}")).send().await.unwrap();
         assert_eq!(response.headers()["content-type"], "application/octet-stream");
         assert_eq!(response.text().await.unwrap(), "12", "{path}");

@@ -17,6 +17,9 @@ async fn sessions_are_looked_at_listed_and_ended() {
     for time in ["createdAt", "lastAccessedAt", "expireAt"] {
         assert!(session[time].as_str().unwrap().ends_with('Z'), "{session}");
     }
+    let same = server.request(Method::POST, &format!("/.management/getSession?identifier=a&api-version={NEW}"));
+    let (status, same) = answer(same).await;
+    assert_eq!((status, &same["etag"]), (StatusCode::OK, &session["etag"]));
     let (_, list) = answer(server.get(&format!("/listSessions?api-version={NEW}"))).await;
     let names: Vec<&str> =
         list["sessions"].as_array().unwrap().iter().map(|one| one["identifier"].as_str().unwrap()).collect();
@@ -112,13 +115,16 @@ async fn one_session_too_many_is_told_when_to_come_again() {
 #[tokio::test]
 async fn one_execution_too_many_is_refused_and_those_that_wait_run_in_order() {
     let Some(server) = Server::start(&["--no-auth", "--max-queue", "2"]) else { return };
-    server.execute("a", "import time; order = []").await;
-    let slow = json!({"code": "time.sleep(3); order.append(1)", "executionType": "Asynchronous"});
+    server.execute("a", "import pathlib, time; order = []").await;
+    let slow = "while not pathlib.Path('go').exists(): time.sleep(0.01)\norder.append(1)";
+    let slow = json!({"code": slow, "executionType": "Asynchronous"});
     let next = json!({"code": "order.append(2)", "executionType": "Asynchronous"});
     assert_eq!(server.executions("a", NEW, &slow).send().await.unwrap().status(), StatusCode::OK);
     assert_eq!(server.executions("a", NEW, &next).send().await.unwrap().status(), StatusCode::OK);
     let response = server.code_execute("a", &json!({"code": "1"})).send().await.unwrap();
     assert_refused(&response, 429, "TooManyExecutions");
+    let go = server.request(Method::PUT, "/v1/sessions/a/files/go").send().await.unwrap();
+    assert_eq!(go.status(), StatusCode::CREATED);
     eventually("both have ended", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 0).await;
     assert_eq!(server.execute("a", "order").await["result"], "[1, 2]");
 }
@@ -159,13 +165,21 @@ async fn a_warm_session_is_handed_over_and_never_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_told_to_end_finishes_what_runs_and_leaves_no_container() {
     let Some(mut server) = Server::start(&["--no-auth", "--warm", "1"]) else { return };
-    server.execute("a", "import time").await;
-    let cell = server.code_execute("a", &json!({"code": "time.sleep(2); 'finished'"}));
-    let running = tokio::spawn(answer(cell));
+    server.execute("a", "import pathlib, time").await;
+    let code = "while not pathlib.Path('go').exists(): time.sleep(0.01)\n'finished'";
+    let running = tokio::spawn(answer(server.code_execute("a", &json!({ "code": code }))));
     eventually("it runs", async || answer(server.get("/v1/sessions/a")).await.1["executing"] == 1).await;
     let pid = server.pid();
-    let (code, answered) =
-        tokio::join!(async { tokio::task::block_in_place(|| server.end("-TERM")) }, async { running.await.unwrap() });
+    let told = std::process::Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap();
+    assert!(told.success());
+    eventually("it is about to end", async || server.logged().contains("shutting down")).await;
+    for container in containers(pid) {
+        let name = container.split(' ').next().unwrap();
+        std::process::Command::new("docker").args(["exec", name, "touch", "/mnt/data/go"]).output().unwrap();
+    }
+    let answered = running.await.unwrap();
+    // Told again, it does no other thing.
+    let code = tokio::task::block_in_place(|| server.end("-TERM"));
     assert_eq!((code, &answered.1["properties"]["result"]), (0, &json!("finished")));
     assert_eq!(containers(pid), Vec::<String>::new());
 }

@@ -68,10 +68,9 @@ pub(super) async fn execute(
     }
     let run = run::begin(&state, &identifier, &headers, call).await?;
     let mut response = run.headers();
-    let Outcome::Cell(execution) = run.finish().await? else {
+    let Outcome::Cell(execution) = run.finish(&mut response).await? else {
         return Err(Refusal::new(Code::Internal, "a cell ended as something else"));
     };
-    run::add_times(&mut response, &execution);
     Ok((response, Json(answer(&execution, legacy))).into_response())
 }
 

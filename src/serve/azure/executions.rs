@@ -69,7 +69,7 @@ pub(super) async fn create(
         if let Some(location) = location(&uri, record.id.as_str()) {
             response.insert(OPERATION_LOCATION, location);
         }
-        let mut finish = Box::pin(begun.finish());
+        let mut finish = begun.run.finish().boxed();
         // Executions of a session run in the order in which they are first polled: before the answer, so before the next request.
         if finish.as_mut().now_or_never().is_none() {
             tokio::spawn(finish);
@@ -79,9 +79,7 @@ pub(super) async fn create(
         resource.result = None;
         return Ok((response, Json(resource)).into_response());
     }
-    if let Outcome::Cell(execution) = begun.finish().await? {
-        run::add_times(&mut response, &execution);
-    }
+    begun.finish(&mut response).await?;
     Ok((response, Json(resource(&record, &identifier, version))).into_response())
 }
 

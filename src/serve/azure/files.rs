@@ -85,6 +85,7 @@ pub(super) async fn one(
 ) -> Result<Response, Refusal> {
     let Path(path) = path.map_err(|_| Refusal::invalid("the address is not UTF-8"))?;
     let name = path.iter().find(|(name, _)| name == "name").map_or(UPLOAD, |(_, name)| name.as_str());
+    let name = name.strip_suffix('/').unwrap_or(name);
     let asked = Asked::read(&state, &uri).await?;
     let (of_content, of_other) = (content_of(name, asked.old), content_of(name, !asked.old));
     match method {
@@ -92,7 +93,7 @@ pub(super) async fn one(
         _ => match of_content {
             Some(name) => content(asked, name).await,
             None => match (look(&asked, name).await, of_other) {
-                (Err(refusal), Some(other)) if refusal.code() == Code::FileNotFound => content(asked, other).await,
+                (Err(refusal), Some(other)) => content(asked, other).await.map_err(|_| refusal),
                 (looked, _) => looked,
             },
         },

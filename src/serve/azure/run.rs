@@ -50,17 +50,24 @@ impl Begun {
         add("x-ms-session-guid", &self.run.held().id.to_string());
         add("x-ms-new-allocation", if self.made_in.is_some() { "true" } else { "false" });
         add("x-ms-allocation-time", &milliseconds_exact(self.made_in.unwrap_or_default()));
+        // A start that fails is an answer of its own.
+        add("x-ms-allocation-retries", "0");
         headers
     }
 
-    pub(super) async fn finish(self) -> Result<Outcome, Refusal> {
-        self.run.finish().await
+    /// Adds to the answer's headers what they tell once it has run.
+    pub(super) async fn finish(self, headers: &mut HeaderMap) -> Result<Outcome, Refusal> {
+        let outcome = self.run.finish().await?;
+        if let Outcome::Cell(execution) = &outcome {
+            add_times(headers, execution, self.made_in.unwrap_or_default());
+        }
+        Ok(outcome)
     }
 }
 
-/// What the answer's headers tell once it has run.
-pub(super) fn add_times(headers: &mut HeaderMap, execution: &Execution) {
+fn add_times(headers: &mut HeaderMap, execution: &Execution, made_in: Duration) {
     let times = [
+        ("x-ms-total-execution-service-time", made_in + execution.timing.total),
         ("x-ms-overall-execution-time", execution.timing.total),
         ("x-ms-preparation-time", execution.timing.queued),
         ("x-ms-container-execution-duration", execution.timing.kernel.unwrap_or(execution.timing.total)),

@@ -53,14 +53,16 @@ pub(super) async fn list(
     let all = state.store.list();
     let sessions: Vec<Value> = all.iter().skip(skip).take(PAGE).map(|entry| object(entry)).collect();
     let mut answer = json!({ "sessions": sessions });
-    let next = skip.saturating_add(PAGE);
-    if next < all.len()
-        && let Some(fields) = answer.as_object_mut()
-    {
+    if let Some(next) = next(skip, all.len()) {
         let version = query.text("api-version")?.unwrap_or_default();
-        fields.insert("nextLink".into(), format!("{}?api-version={version}&skip={next}", uri.path()).into());
+        answer["nextLink"] = format!("{}?api-version={version}&skip={next}", uri.path()).into();
     }
     Ok(Json(answer))
+}
+
+/// Where the next page begins, if there is one.
+fn next(skip: usize, all: usize) -> Option<usize> {
+    Some(skip.saturating_add(PAGE)).filter(|next| *next < all)
 }
 
 fn asked(uri: &Uri, operation: &str) -> Result<Identifier, Refusal> {
@@ -77,4 +79,18 @@ fn object(entry: &Entry) -> Value {
         "expireAt": time(entry.expires()),
         "etag": entry.id.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_pages_until_it_ends() {
+        for (skip, all, expected) in
+            [(0, 0, None), (0, PAGE, None), (0, PAGE + 1, Some(PAGE)), (PAGE, 2 * PAGE, None), (usize::MAX, PAGE, None)]
+        {
+            assert_eq!(next(skip, all), expected, "{skip} of {all}");
+        }
+    }
 }
