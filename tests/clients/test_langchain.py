@@ -35,6 +35,17 @@ def test_what_code_says(python: SessionsPythonREPLTool) -> None:
     assert json.loads(message.content)["result"] == 2 and message.artifact["status"] == "Success"
 
 
+def test_values_of_libraries(python: SessionsPythonREPLTool) -> None:
+    def value(code: str) -> object:
+        return json.loads(python.invoke(code))["result"]
+
+    assert value("import pandas as pd; pd.DataFrame({'a': [1, 2], 'b': ['x', 'y']})") == "   a  b\n0  1  x\n1  2  y"
+    assert value("import numpy as np; np.int64(5)") == "np.int64(5)"
+    image = {"type": "image", "format": "png"}
+    assert value("import matplotlib.pyplot as plt; figure = plt.figure(); plt.plot([1, 2]); plt.show()") == image
+    assert value("figure") == image
+
+
 def test_a_figure_is_an_artifact_and_not_text(python: SessionsPythonREPLTool) -> None:
     code = "import matplotlib.pyplot as plt; plt.plot([1, 3, 2]); plt.savefig('/mnt/data/p.png')"
     message = python.invoke({"args": {"python_code": code}, "id": "7", "name": python.name, "type": "tool_call"})
