@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cellblock::{Error, Execution, LinkPolicy, Session, State};
 use futures_util::FutureExt as _;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 
 use crate::attack::{Attack, Caller, Expect};
@@ -69,13 +69,12 @@ pub(crate) async fn fight(place: &Place, around: &Place, attacks: Vec<Attack>, a
 /// Plays attacks on one session after the other until there are none left.
 async fn attack_on(arena: Arc<Arena>, link: LinkPolicy) {
     let mut session = None;
-    while let Some(attack) = arena.next(link) {
+    while let Some((attack, _heavy)) = arena.next(link).await {
         let victim = match session.take() {
             Some(session) if !matches!(attack.expect, Expect::Gone) => session,
             // The numbers of a relay's streams are known only in the beginning.
             _ => arena.place.builder(link).start().await.expect("a session to attack"),
         };
-        let _heavy = if attack.heavy { Some(arena.heavy.acquire().await.unwrap()) } else { None };
         let begun = Instant::now();
         match arena.play(&attack, &victim).await {
             Ok(kept) => session = kept.then_some(victim),
@@ -95,10 +94,24 @@ async fn attack_on(arena: Arc<Arena>, link: LinkPolicy) {
 }
 
 impl Arena {
-    fn next(&self, link: LinkPolicy) -> Option<Attack> {
-        let mut waiting = self.waiting.lock().unwrap();
-        let at = waiting.iter().position(|attack| attack.link.is_none_or(|needed| needed == link))?;
-        waiting.remove(at)
+    /// The next attack, and the turn of a heavy one. While another is under way the light ones go on.
+    async fn next(&self, link: LinkPolicy) -> Option<(Attack, Option<SemaphorePermit<'_>>)> {
+        let take = |heavy| {
+            let mut waiting = self.waiting.lock().unwrap();
+            let fits = |attack: &Attack| attack.heavy == heavy && attack.link.is_none_or(|needed| needed == link);
+            let at = waiting.iter().position(fits)?;
+            waiting.remove(at)
+        };
+        if let Ok(turn) = self.heavy.try_acquire()
+            && let Some(attack) = take(true)
+        {
+            return Some((attack, Some(turn)));
+        }
+        if let Some(attack) = take(false) {
+            return Some((attack, None));
+        }
+        let turn = self.heavy.acquire().await.unwrap();
+        Some((take(true)?, Some(turn)))
     }
 
     /// Plays one attack; says whether the session can be used for another.
