@@ -21,6 +21,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep, timeout_at};
 
 pub(super) use self::failure::{failed, is_status};
 pub(super) use self::inspect::reread;
@@ -31,6 +32,7 @@ use crate::error::Kind;
 
 /// How long a removal that is under way is waited for.
 const REMOVAL: Duration = Duration::from_secs(10);
+const REMOVAL_RETRY: Duration = Duration::from_millis(200);
 
 /// A Docker engine, or a Podman that answers Docker's API. A clone is the same connection.
 ///
@@ -145,18 +147,24 @@ impl Docker {
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), Error> {
-        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-        match self.client.remove_container(&id.0, Some(options)).await {
-            Ok(()) => Ok(()),
-            Err(error) if is_status(&error, 404) => Ok(()),
-            // Being removed already: its name is free once that is done.
-            Err(error) if is_status(&error, 409) => {
-                let options = WaitContainerOptionsBuilder::new().condition("removed").build();
-                let mut removed = Box::pin(self.client.wait_container(&id.0, Some(options)));
-                let _ = tokio::time::timeout(REMOVAL, removed.next()).await;
-                Ok(())
+        let until = Instant::now() + REMOVAL;
+        loop {
+            let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+            match self.client.remove_container(&id.0, Some(options)).await {
+                Ok(()) => return Ok(()),
+                Err(error) if is_status(&error, 404) => return Ok(()),
+                // Being removed already: its name is free once that is done. An engine that fails to do so leaves it dead until it is asked again.
+                Err(error) if is_status(&error, 409) => {
+                    let options = WaitContainerOptionsBuilder::new().condition("removed").build();
+                    let mut removed = Box::pin(self.client.wait_container(&id.0, Some(options)));
+                    let _ = timeout_at(until, removed.next()).await;
+                }
+                Err(error) => return Err(failed(Kind::Engine, format!("cannot remove container {id}"), error)),
             }
-            Err(error) => Err(failed(Kind::Engine, format!("cannot remove container {id}"), error)),
+            if Instant::now() + REMOVAL_RETRY > until {
+                return Ok(());
+            }
+            sleep(REMOVAL_RETRY).await;
         }
     }
 }
