@@ -14,5 +14,6 @@ mod host;
 mod leases;
 mod leftovers;
 mod outage;
+mod private;
 mod reattach;
 mod users;
