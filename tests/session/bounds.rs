@@ -19,8 +19,6 @@ tests! {
         characters_are_never_cut,
         a_flood_is_stopped_by_the_timeout,
         a_slow_consumer_is_told_what_it_missed,
-    ]
-    process: [
         spill_files_go_with_the_session,
         a_flood_costs_the_host_little_memory,
     ]

@@ -24,16 +24,21 @@ pub(crate) struct Lab {
     link: LinkPolicy,
 }
 
+fn chosen_rounds() -> Option<u32> {
+    std::env::var("CELLBLOCK_ROUNDS").ok()?.parse().ok()
+}
+
 /// Runs an assertion in a place, or says why it cannot.
 pub(crate) async fn on(place: Place, link: LinkPolicy, assertion: impl AsyncFnOnce(&Lab)) {
     let Some(fixture) = Fixture::of(place).await else { return };
     let lab = Lab { fixture, link };
-    let bounded = tokio::time::timeout(PATIENCE, Box::pin(assertion(&lab)));
+    let patience = if chosen_rounds().is_some() { 10 * PATIENCE } else { PATIENCE };
+    let bounded = tokio::time::timeout(patience, Box::pin(assertion(&lab)));
     let outcome = AssertUnwindSafe(bounded).catch_unwind().await;
     lab.fixture.clean_up().await;
     match outcome {
         Err(panic) => resume_unwind(panic),
-        Ok(result) => assert!(result.is_ok(), "the test did not end within {PATIENCE:?}"),
+        Ok(result) => assert!(result.is_ok(), "the test did not end within {patience:?}"),
     }
 }
 
@@ -55,8 +60,12 @@ impl Lab {
         &self.fixture
     }
 
-    /// How often to try what hardly ever goes wrong: all these times over the fakes, fewer where each costs more.
+    /// How often to try what hardly ever goes wrong: all these times over the fakes, fewer where each costs more; and as often as
+    /// `CELLBLOCK_ROUNDS` says.
     pub(crate) fn rounds(&self, all: u32) -> u32 {
+        if let Some(rounds) = chosen_rounds() {
+            return rounds;
+        }
         match (self.fixture.place(), self.link) {
             (Place::Fake, _) => all,
             (Place::Process, LinkPolicy::Auto) => all / 2,

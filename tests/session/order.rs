@@ -55,11 +55,14 @@ async fn every_cell_gets_exactly_its_own_output(lab: &Lab) {
             assert!(other.is_complete("x = 1").await.is_ok());
         }
     });
-    for i in 0..lab.rounds(200) {
-        let execution = session.good(format!("print('cell {i}')\n{i} + 0")).await;
+    for i in 0..lab.rounds(1000) {
+        // IPython warns of more than 1,000 results.
+        let result = (i % 4 == 0).then(|| i.to_string());
+        let value = result.as_ref().map(|number| format!("{number} + 0")).unwrap_or_default();
+        let execution = session.good(format!("print('cell {i}')\n{value}")).await;
         assert_eq!(execution.stdout.text, format!("cell {i}\n"));
-        assert_eq!(execution.text(), Some(i.to_string().as_str()));
-        assert_eq!(execution.outputs.len(), 2, "{:?}", execution.outputs);
+        assert_eq!(execution.text(), result.as_deref());
+        assert_eq!(execution.outputs.len(), 1 + usize::from(result.is_some()), "{:?}", execution.outputs);
     }
     assert!(!noise.is_finished(), "the questions are answered all the while");
     noise.abort();
