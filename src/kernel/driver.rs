@@ -31,7 +31,6 @@ use crate::transport::{Bridge, BridgeError, BridgeEvent, Channel, is_clean};
 const QUEUE: usize = 1024;
 /// A channel has ended: the report of the kernel's end, or the container's, follows within this, or the kernel is taken for lost.
 const REPORT_WAIT: Duration = Duration::from_secs(2);
-
 /// How long the bridge may take to end a script that got out of hand.
 const SCRIPT_WAIT: Duration = Duration::from_secs(10);
 
@@ -106,6 +105,7 @@ enum End {
     /// The last handle was dropped.
     Dropped,
 }
+
 impl<C: Container> Driver<C> {
     /// Runs until the session ends or is let go.
     pub(crate) async fn run(mut self) {
@@ -233,12 +233,10 @@ impl<C: Container> Driver<C> {
             Some(Command::Restart(reply)) => {
                 let death =
                     Death { reason: Some("the kernel was restarted on request".to_owned()), ..Death::default() };
-                let result = self.replace_kernel(Some(Status::KernelDied(death)), None).await;
+                self.replace_kernel(Some(Status::KernelDied(death)), None).await?;
+                // The caller knows.
                 self.lost_between = false;
-                match result {
-                    Ok(()) => drop(reply.send(Ok(()))),
-                    Err(end) => return Err(end),
-                }
+                let _ = reply.send(Ok(()));
             }
             Some(Command::EndScript(script, reply)) => {
                 let answer = self.bridge.end_script(&script);

@@ -83,23 +83,9 @@ fn is_the_builders_own(line: &str) -> bool {
     [" ---> ", "--> ", "Removing intermediate container "].iter().any(|start| line.starts_with(start))
 }
 
-/// Text without escape sequences and control characters: Docker colours what a step writes to stderr.
+/// Docker colours what a step writes to stderr.
 fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            // A control sequence ends with a letter or one of @[\]^_`{|}~.
-            '\u{1b}' if characters.as_str().starts_with('[') => {
-                characters.next();
-                characters.by_ref().find(|character| ('@'..='~').contains(character));
-            }
-            '\n' | '\t' => plain.push(character),
-            character if character.is_control() => {}
-            character => plain.push(character),
-        }
-    }
-    plain
+    crate::execution::plain(text).replace('\r', "")
 }
 
 /// Docker's `Step 3/20 : RUN x`, Podman's `STEP 3/20: RUN x` or, with several stages, `[2/4] STEP 3/9: RUN x`, where the
@@ -153,7 +139,7 @@ mod tests {
 
     #[test]
     fn lines_are_plain_text() {
-        assert_eq!(plain("\u{1b}[91mERROR: é\u{1b}[0m\u{1b}]0;title\u{7}\r\n\tx\u{1b}["), "ERROR: é]0;title\n\tx");
+        assert_eq!(plain("\u{1b}[91mERROR: é\u{1b}[0m\u{1b}]0;title\u{7}\r\n\tx\u{1b}["), "ERROR: é\n\tx");
     }
 
     #[test]
