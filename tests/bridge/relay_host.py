@@ -31,6 +31,7 @@ class RelayHost:
         self.prefix = f"{directory}/h"
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdin and self.process.stdout
+        self._relay_stdin = self.process.stdin
         self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
         ours, theirs = socket.socketpair()
         self.control = Control(ours)
@@ -95,7 +96,8 @@ class RelayHost:
                 self._write(number, CLOSE)
                 del self._streams[number]
             else:
-                os.close(self._in)
+                # Not by its number, which Python would close once more, long after it has become another's.
+                self._relay_stdin.close()
                 raise EOFError
 
     def _raw(self, data: bytes) -> None:
