@@ -1,52 +1,36 @@
 //! The Python process of the other side.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::Command;
 
 use cellblock::Session;
 
+use crate::side::Side;
 use crate::support::{Result, connection};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/jupyter_side.py");
 
 /// `jupyter_client` in a process of its own.
-pub(crate) struct Jupyter {
-    _process: Child,
-    requests: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
-}
+pub(crate) struct Jupyter(Side);
 
 impl Jupyter {
     pub(crate) fn spawn() -> Result<Self> {
         let python = std::env::var_os("CELLBLOCK_TEST_PYTHON").unwrap_or_else(|| "python3".into());
-        let mut process = Command::new(python)
-            .arg(PROGRAM)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let (Some(requests), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err("the Python process has no pipes".into());
-        };
-        Ok(Self { _process: process, requests, answers: BufReader::new(answers).lines() })
+        let side = Side::spawn(
+            Command::new(python).arg(PROGRAM).kill_on_drop(true),
+            "the Python process ended; CELLBLOCK_TEST_PYTHON must have jupyter_client and ipykernel",
+        )?;
+        Ok(Self(side))
     }
 
     pub(crate) async fn ask(&mut self, request: &Value) -> Result<Value> {
-        self.requests.write_all(format!("{request}\n").as_bytes()).await?;
-        let line = self.answers.next_line().await?;
-        let line =
-            line.ok_or("the Python process ended; CELLBLOCK_TEST_PYTHON must have jupyter_client and ipykernel")?;
-        Ok(serde_json::from_str(&line)?)
+        self.0.ask(request).await
     }
 
     pub(crate) async fn times(&mut self, request: &Value) -> Result<Vec<Duration>> {
-        let answer = self.ask(request).await?;
-        let times = answer.get("times").and_then(Value::as_array).ok_or("an answer without times")?;
-        Ok(times.iter().filter_map(Value::as_f64).map(|micros| Duration::from_secs_f64(micros / 1e6)).collect())
+        self.0.times(request).await
     }
 
     /// Connects a client to the kernel of a session on the socket link.
