@@ -82,8 +82,8 @@ pub trait Engine: fmt::Debug + Send + Sync {
     /// The engine was lost.
     fn pid<'a>(&'a self, id: &'a ContainerId) -> BoxFuture<'a, Result<Option<u32>, Error>>;
 
-    /// What tells this engine from any other, the same for every process and for as long as its containers are there; none if nothing does. What
-    /// another one does not know may live here.
+    /// What tells this engine from any other, the same for every process and for as long as its containers are there; none if nothing does. By it a
+    /// session of another engine is not taken for gone because this one does not list it.
     fn identity(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(std::future::ready(None))
     }
