@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use cellblock::{Event, Status};
 use futures_util::StreamExt as _;
 
-use crate::lab::{Ask as _, Lab, tests};
+use crate::lab::{Ask as _, Lab, tests, until};
 
 tests! {
     links: [
@@ -18,6 +18,7 @@ tests! {
     ]
     python: [
         a_thread_prints_to_the_cell_that_started_it,
+        another_client_of_the_kernel_costs_no_cell_its_output,
         the_first_output_after_the_start_is_there,
     ]
 }
@@ -66,6 +67,42 @@ async fn every_cell_gets_exactly_its_own_output(lab: &Lab) {
     }
     assert!(!noise.is_finished(), "the questions are answered all the while");
     noise.abort();
+}
+
+/// A second client in the container, of Jupyter's own make, that asks at random moments until it is ended.
+const ASKER: &str = r#"
+import json, random, sys, time
+from jupyter_client import BlockingKernelClient
+
+client = BlockingKernelClient()
+client.load_connection_info(json.loads(sys.argv[1]))
+client.start_channels(shell=True, iopub=False, stdin=False, hb=False, control=False)
+while True:
+    asked = client.kernel_info()
+    answer = client.get_shell_msg(timeout=30)
+    assert answer['parent_header']['msg_id'] == asked, answer
+    print('answered', flush=True)
+    time.sleep(random.random() / 50)
+"#;
+
+async fn another_client_of_the_kernel_costs_no_cell_its_output(lab: &Lab) {
+    let session = lab.session().await;
+    let begin = format!(
+        "import json, subprocess, sys\ninfo = get_ipython().kernel.parent.get_connection_info()\n\
+         info['key'] = info['key'].decode()\n\
+         asker = subprocess.Popen([sys.executable, '-c', {ASKER:?}, json.dumps(info)], stdout=open('answers', 'w'))\n\
+         def asked(): return asker.poll() is None and len(open('answers').readlines())"
+    );
+    session.good(begin).await;
+    until("it asks", async || session.value("asked() > 0").await == "True").await;
+    let before: u32 = session.value("asked()").await.parse().expect("it still asks");
+    for i in 0..lab.rounds(250) {
+        let execution = session.good(format!("print('cell {i}')")).await;
+        assert_eq!((execution.stdout.text, execution.outputs.len()), (format!("cell {i}\n"), 1));
+    }
+    let after: u32 = session.value("asked()").await.parse().expect("it still asks");
+    assert!(after > before, "it asked all the while");
+    session.good("asker.kill()").await;
 }
 
 async fn tasks_on_many_handles_each_get_their_own(lab: &Lab) {
