@@ -34,6 +34,9 @@ fn flags_that_make_no_sense() {
     is_usage_error(["run", "-c", "1", "--session", "a", "--memory", "1g"], "`--memory` shapes a new container");
     is_usage_error(["run", "-c", "1", "--workdir", "/nonexistent"], "/nonexistent");
     is_usage_error(["run", "-c", "1", "--workdir", "/tmp", "--workspace", "disk"], "--workdir");
+    is_usage_error(["run", "-c", "1", "--bind-dir", "/tmp"], "--workdir");
+    is_usage_error(["run", "-c", "1", "--workdir", "/tmp", "--bind-dir", "here"], "absolute path, not `here`");
+    is_usage_error(["blocks", "-", "--with", "awk= "], "js=node");
     is_usage_error(["run", "-", "-"], "twice");
     is_usage_error(["shell"], "required");
     is_usage_error(["shell", "-c", "1", "file"], "cannot be used with");
