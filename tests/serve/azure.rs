@@ -290,11 +290,15 @@ async fn the_prefix_of_azure_is_served_as_nothing_before_the_operation_is() {
 async fn a_client_that_goes_away_interrupts_its_cell_and_the_session_lives() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };
     server.execute("a", "x = 1").await;
-    let code = "import time\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    x = 'interrupted'\n    raise";
+    let code = "import time\ntry:\n    open('begun', 'w').close()\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    x = 'interrupted'\n    raise";
     let cell = server.code_execute("a", &json!({"code": code})).header("operation-id", "left");
     let status = async || answer(server.get(&format!("/executions/left?identifier=a&api-version={NEW}"))).await.1;
     let cell = tokio::spawn(cell.send());
-    eventually("it runs", async || status().await["status"] == "Running").await;
+    eventually("it is where an interrupt is caught", async || {
+        server.get("/v1/sessions/a/files/begun").send().await.unwrap().status() == StatusCode::OK
+    })
+    .await;
+    assert_eq!(status().await["status"], "Running");
     cell.abort();
     assert!(cell.await.is_err_and(|error| error.is_cancelled()));
     assert_eq!(server.execute("a", "x").await["result"], "interrupted");
