@@ -34,6 +34,8 @@ class Texts:
     def __init__(self, client: BlockingKernelClient) -> None:
         self.client = client
         self.texts: dict[str, list[str]] = defaultdict(list)
+        self._begun: dict[tuple[str, str], str] = defaultdict(str)
+        """Lines that a message ended within, by request and stream."""
         self.idle: set[str] = set()
 
     def take(self) -> None:
@@ -42,7 +44,10 @@ class Texts:
         if content.get("execution_state") == "idle":
             self.idle.add(parent)
         elif message["msg_type"] == "stream":
-            self.texts[parent] += content["text"].splitlines()
+            key = (parent, content["name"])
+            *lines, self._begun[key] = (self._begun[key] + content["text"]).split("\n")
+            if lines:
+                self.texts[parent] += lines
         elif message["msg_type"] in ("display_data", "execute_result"):
             self.texts[parent].append(content["data"]["text/plain"].strip("'"))
 
@@ -148,10 +153,11 @@ seen, vars(thread).keys() & {'_cell_of_start'}
 def test_many_threads_of_many_cells_do_not_mix(client: BlockingKernelClient) -> None:
     code = """
 def noise(name):
-    for i in range(50): print(name, i)
-threads = globals().get('threads', []) + [threading.Thread(target=noise, args=('n{0}',)) for _ in range(4)]
-[thread.start() for thread in threads[-4:]]
+    # A `print` is several writes, between which the cell's other threads may write.
+    for i in range(50): sys.stdout.write(f'{name} {i}\\n')
 print('cell {0}')
+threads = globals().get('threads', []) + [threading.Thread(target=noise, args=('n{0}',)) for _ in range(4)]
+[thread.start() for thread in threads[-4:]];
 """
     cells = {client.execute(code.replace("{0}", str(number))): str(number) for number in range(10)}
     last = client.execute("[thread.join() for thread in threads]; sys.stdout.flush()")
