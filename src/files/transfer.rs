@@ -8,7 +8,7 @@ use super::failure::{Attempt, Failure};
 use super::names::WorkPath;
 use super::wire::{Heard, Receiver, Request, Sender, ask};
 use crate::Error;
-use crate::engine::Programs;
+use crate::engine::{ExecEnd, Programs};
 use crate::error::Kind;
 
 /// How far a transfer has come.
@@ -190,6 +190,7 @@ pub(super) async fn send<T>(
         // The bridge may have closed its stdin over what it is about to say.
         Err(failure @ Failure::Io(_)) => match receiver.hear().await {
             Ok(Heard::Refused { code, text }) => Err(Sending::Before(Failure::Refused { code, text })),
+            Err(ended @ Failure::Ended(Some(ExecEnd { code: Some(_), .. }))) => Err(Sending::Before(ended)),
             _ => Err(Sending::Before(failure)),
         },
         Err(failure) => {
