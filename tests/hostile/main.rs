@@ -35,7 +35,7 @@ async fn attacks_on_processes() {
     if alone("attacks_on_processes") {
         let attacks = attacks::all();
         assert!(attacks.len() > 200);
-        arena::fight(&place, &place, attacks, 6).await;
+        arena::fight(&place, &place, attacks, 4).await;
     }
     place.clean_up();
 }
@@ -48,7 +48,7 @@ async fn attacks_on_containers() {
         let all = std::env::var("CELLBLOCK_ATTACKS").is_ok_and(|which| which == "all");
         let attacks = if all { attacks::all() } else { attacks::light() };
         assert!(attacks.len() > 200);
-        arena::fight(&place, &around, attacks, 6).await;
+        arena::fight(&place, &around, attacks, 4).await;
     }
     around.clean_up();
 }
