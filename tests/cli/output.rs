@@ -122,9 +122,20 @@ fn run_json_without_figures(image: &str, code: &str) {
 #[test]
 fn figures_that_cannot_be_saved_do_not_stop_the_code() {
     let Some(image) = image() else { return };
-    let code = format!("{PICTURE}\ndisplay(Image(png))\nprint('text')");
-    let ended = run_cells(image, ["--figures", "/dev/null/figures", "-c", &code, "-c", "'next'"]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let figures = format!("{path}/figures");
+    let code = format!("{PICTURE}\nimport os; os.rmdir('figures')\ndisplay(Image(png))\nprint('text')");
+    let ended = run_cells(image, ["--workdir", path, "--figures", &figures, "-c", &code, "-c", "'next'"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (7, "text\n'next'\n"), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with(&format!("error: cannot write `{figures}/figure-1.png`: ")), "{}", ended.stderr);
+}
+
+#[test]
+fn a_directory_of_figures_that_cannot_be_made_is_told_before_anything_runs() {
+    let Some(image) = image() else { return };
+    let ended = run_cells(image, ["--figures", "/dev/null/figures", "-c", "print('text')"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{}", ended.stderr);
     assert!(ended.stderr.starts_with("error: cannot create the directory `/dev/null/figures`: "), "{}", ended.stderr);
 }
 
