@@ -133,6 +133,9 @@ impl Docker {
             Err(error) if failure::is_missing_network(&error) => {
                 Err(failed(Kind::Usage, attempted, error).with_hint(failure::NETWORK_HINT))
             }
+            Err(error) if failure::is_missing_program(&error) => {
+                Err(failed(Kind::Start, attempted, error).with_hint(failure::PROGRAM_HINT))
+            }
             Err(error) if is_status(&error, 404) => Err(failed(Kind::Gone, attempted, error)),
             Err(error) => Err(failed(Kind::Start, attempted, error)),
         }

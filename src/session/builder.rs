@@ -237,6 +237,9 @@ impl SessionBuilder {
         check_span("grace", self.defaults.grace, DAY)?;
         check_span("idle time", self.idle, 30 * DAY)?;
         check_span("maximum life", self.life, 30 * DAY)?;
+        if self.spec.image.trim().is_empty() {
+            return Err(usage("the image has no name".to_owned()));
+        }
         for (variable, value) in &self.spec.env {
             if variable.is_empty() || variable.contains(['=', '\0']) || value.contains('\0') {
                 return Err(usage(format!("the environment variable {variable:?} has no valid name or value")));

@@ -38,6 +38,9 @@ async fn names_are_validated(lab: &Lab) {
         assert!(error.hint().is_some(), "{error:?}");
         assert!(!error.to_string().contains(['\n', '\0', '\u{1b}']), "it is shown escaped: {error}");
     }
+    for image in ["", " "] {
+        refused(lab, lab.builder().image(image), "an image without a name").await;
+    }
 }
 
 async fn spans_of_time_are_validated(lab: &Lab) {

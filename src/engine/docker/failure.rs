@@ -33,6 +33,16 @@ pub(super) fn is_missing_network(error: &ClientError) -> bool {
     message(error).is_some_and(|text| text.contains("network") && text.contains("not found"))
 }
 
+/// Whether the container's own program is not in its image, in the words of runc or of crun.
+pub(super) fn is_missing_program(error: &ClientError) -> bool {
+    message(error).is_some_and(|text| {
+        text.contains("executable file") && text.contains("not found")
+            || text.contains("exec:") && text.contains("no such file or directory")
+    })
+}
+
+pub(super) const PROGRAM_HINT: &str = "the image is none of cellblock's: `cellblock image build` builds one";
+
 /// Whether an engine's words, in lower case, are about a directory that it does not find: Docker's, Podman's, Docker Desktop's.
 pub(super) fn is_missing_mount(text: &str) -> bool {
     ["bind source path does not exist", "no such file or directory", "mounts denied"]

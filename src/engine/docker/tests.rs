@@ -84,6 +84,21 @@ async fn a_refusal_keeps_the_engines_words() {
 }
 
 #[tokio::test]
+async fn an_image_without_the_bridge_is_told_with_the_command_that_builds_one_with_it() {
+    for words in [
+        r#"{"message":"runc create failed: exec: \"init\": executable file not found in $PATH"}"#,
+        r#"{"message":"exec: \"/opt/cellblock/bin/bridge\": stat /opt/cellblock/bin/bridge: no such file or directory"}"#,
+        r#"{"message":"crun: executable file `init` not found in $PATH: No such file or directory"}"#,
+    ] {
+        let answers: Answers = Box::leak(Box::new([VERSION, ("POST /containers/0123456789abcdef/start", 400, words)]));
+        let (_directory, docker, _) = docker(answers).await;
+        let error = docker.start(&id()).await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot start container 0123456789ab");
+        assert!(error.hint().unwrap().contains("`cellblock image build`"), "{words}");
+    }
+}
+
+#[tokio::test]
 async fn an_engine_that_is_lost_is_unreachable_whatever_was_attempted() {
     let (directory, docker, _) = docker(&[VERSION]).await;
     std::fs::remove_file(directory.path().join("engine.sock")).unwrap();
