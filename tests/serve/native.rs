@@ -149,7 +149,9 @@ async fn files_are_put_read_listed_and_removed() {
     let (status, file) = put(vec![0, 1, 255]).await;
     assert_eq!((status, &file["path"], &file["size"]), (StatusCode::CREATED, &json!("dir/ü x.bin"), &json!(3)));
     assert_eq!(server.get(path).send().await.unwrap().bytes().await.unwrap().to_vec(), [0, 1, 255]);
-    assert_eq!(put(vec![0; (1 << 20) + 1]).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let too_long = server.request(Method::PUT, path).body(vec![0; (1 << 20) + 1]).send().await.unwrap();
+    assert_refused(&too_long, 413, "RequestTooLarge");
+    assert_eq!(too_long.headers()["connection"], "close", "the next request does not come behind what was not read");
     let (_, list) = answer(server.get("/v1/sessions/a/files?recursive=true")).await;
     let paths: Vec<&str> =
         list["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
