@@ -6,6 +6,7 @@ Each request has a process of its own, which runs as the container's user in the
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from _socket import AF_UNIX, SO_SNDBUF, SOL_SOCKET, socket  # without what Python's own adds, which takes time to load
 
@@ -17,6 +18,7 @@ from bridge.staging import put
 from bridge.wire import ROOM, STDIN, STDOUT, Changed, HostGone, Message, Wire
 
 EXIT_PROTOCOL = 76
+LARGE = 256 * 1024
 USAGE = "usage: bridge files [--host-dir DIR] [--socket NAME]"
 
 
@@ -64,11 +66,21 @@ def _dial(path: str) -> tuple[socket, str]:
     return connection, token
 
 
-def _wire(path: str | None) -> Wire:
-    """The connection to the host: what it listens on if that can be reached, else stdin and stdout."""
-    wire = Wire(STDIN, STDOUT)
-    if path is None:
-        return wire
+def _is_large(request: Message) -> bool:
+    """Whether there may be much to move. What is small is there sooner without another connection."""
+    if request.get("op") == "put":
+        return True  # the host would not have made a socket otherwise
+    try:
+        parts = components(request.get("path"))
+        with directory_of(parts[:-1]) as parent:
+            status = look(parts[-1] if parts else b".", parent)
+    except (OSError, Refused):
+        return False
+    return stat.S_ISDIR(status.st_mode) or status.st_size >= LARGE
+
+
+def _move(wire: Wire, path: str) -> Wire:
+    """The connection to go on with: to what the host listens on, if that can be reached."""
     try:
         connection, token = _dial(path)
     except OSError as error:
@@ -82,10 +94,16 @@ def _wire(path: str | None) -> Wire:
 
 
 def _serve(path: str | None) -> int:
+    wire = Wire(STDIN, STDOUT)
     try:
-        wire = _wire(path)
+        request = wire.receive()
+        if path is not None:
+            if _is_large(request):
+                wire = _move(wire, path)
+            else:
+                wire.say(type="not_dialled", text="it is small")
         try:
-            _answer(wire, wire.receive())
+            _answer(wire, request)
             wire.say(type="done")
         except OSError as error:
             if isinstance(error, (BrokenPipeError, ConnectionResetError)):

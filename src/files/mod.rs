@@ -86,7 +86,7 @@ impl Files {
                 sender.content(&content).await?;
                 sender.end_content().await
             };
-            transfer::put(&files, &path, &runs, upload).await
+            transfer::put(&files, &path, Some(content.len() as u64), &runs, upload).await
         };
         on_thread(&self.programs, &attempt, put).await
     }
@@ -108,7 +108,7 @@ impl Files {
                 }
                 sender.end_content().await
             };
-            transfer::put(&files, &path, &runs, upload).await
+            transfer::put(&files, &path, size, &runs, upload).await
         };
         let mut put = std::pin::pin!(on_thread(&self.programs, &attempt, put));
         let fed = tokio::select! {

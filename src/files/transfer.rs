@@ -144,15 +144,16 @@ pub(super) fn thread<F: Future<Output = ()>>(programs: &Programs, run: impl FnOn
     programs.runtime().spawn_blocking(move || runtime.block_on(run().instrument(span)));
 }
 
-/// Puts something in the place of this path.
+/// Puts something of this size, if that is known, in the place of this path.
 pub(super) async fn put<T>(
     files: &Files,
     path: &WorkPath,
+    size: Option<u64>,
     attempt: &Attempt,
     upload: impl AsyncFnOnce(&mut Sender) -> Result<T, Failure>,
 ) -> Result<T, Error> {
     let temporary = files.unfinished.begin(path);
-    let asked = ask(&files.programs, &Request::put(path, &temporary)).await;
+    let asked = ask(&files.programs, &Request::put(path, &temporary, size)).await;
     let (sender, receiver) = asked.map_err(|failure| attempt.fail(failure))?;
     let sent = send(sender, receiver, upload).await;
     // Of all else the bridge, or what it left, may still be there.

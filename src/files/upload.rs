@@ -76,8 +76,9 @@ impl IntoFuture for Upload {
             let upload = move || async move {
                 let source = Source::open(&source).map_err(|error| unreadable(&runs, error))?;
                 let mut account = Account::new(observer);
+                let size = source.size();
                 let upload = async |sender: &mut Sender| source.send(sender, &mut account, &runs).await;
-                put(&files, &path, &runs, upload).await?;
+                put(&files, &path, size, &runs, upload).await?;
                 Ok(account.transfer)
             };
             on_thread(&programs, &attempt, upload).await
@@ -105,6 +106,11 @@ impl Source {
             FileType::Directory => Self::Directory(opened),
             _ => Self::Neither,
         })
+    }
+
+    fn size(&self) -> Option<u64> {
+        let Self::File(file) = self else { return None };
+        fstat(file).ok().map(|status| status.st_size.unsigned_abs())
     }
 
     async fn send(self, sender: &mut Sender, account: &mut Account, attempt: &Attempt) -> Result<(), Failure> {

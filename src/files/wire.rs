@@ -35,16 +35,22 @@ pub(super) struct Request<'a> {
     max_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     temporary: Option<&'a str>,
+    /// Whether there may be so much to move that it is worth a connection of its own.
+    #[serde(skip)]
+    large: bool,
 }
 
 impl<'a> Request<'a> {
     pub(super) fn new(op: &'static str, path: &'a WorkPath) -> Self {
-        Self { op, path: path.as_str(), tree: false, max_entries: 0, max_bytes: 0, temporary: None }
+        // Of what it sends the bridge knows the size.
+        let large = op == "get";
+        Self { op, path: path.as_str(), tree: false, max_entries: 0, max_bytes: 0, temporary: None, large }
     }
 
-    /// An upload, which has this name until it is whole.
-    pub(super) fn put(path: &'a WorkPath, temporary: &'a str) -> Self {
-        Self { temporary: Some(temporary), ..Self::new("put", path) }
+    /// An upload of so many bytes, if that is known, which has this name until it is whole.
+    pub(super) fn put(path: &'a WorkPath, temporary: &'a str, size: Option<u64>) -> Self {
+        let large = size.is_none_or(|size| size >= CHUNK as u64);
+        Self { temporary: Some(temporary), large, ..Self::new("put", path) }
     }
 
     pub(super) fn tree(mut self, tree: bool) -> Self {
@@ -124,20 +130,20 @@ impl Told {
 
 /// Asks the bridge for something.
 pub(super) async fn ask(programs: &Programs, request: &Request<'_>) -> Result<(Sender, Receiver), Failure> {
-    // What has content is worth a way of its own.
-    let socket = if matches!(request.op, "get" | "put") { programs.socket() } else { None };
+    let socket = if request.large { programs.socket() } else { None };
     let name = socket.as_ref().map(ProgramSocket::name);
     let args: Vec<_> = ["files"].into_iter().chain(name.into_iter().flat_map(|name| ["--socket", name])).collect();
     let started = timeout(STALL, programs.start(&args)).await.map_err(|_| stalled())?;
-    let (mut sender, mut receiver) = converse(started.map_err(Failure::Start)?);
-    if let Some(socket) = socket {
-        (sender, receiver) = move_to(socket, sender, receiver).await?;
-    }
+    let (mut sender, receiver) = converse(started.map_err(Failure::Start)?);
     let receiver = if request.op == "remove" { Receiver { patience: REMOVAL, ..receiver } } else { receiver };
     // A bridge that ends at once has more to say about it than its closed stdin.
     match sender.say(request).await {
-        Ok(()) | Err(Failure::Io(_)) => Ok((sender, receiver)),
-        Err(failure) => Err(failure),
+        Ok(()) | Err(Failure::Io(_)) => {}
+        Err(failure) => return Err(failure),
+    }
+    match socket {
+        Some(socket) => move_to(socket, sender, receiver).await,
+        None => Ok((sender, receiver)),
     }
 }
 
@@ -150,7 +156,7 @@ async fn move_to(socket: ProgramSocket, sender: Sender, mut receiver: Receiver) 
     let token = match receiver.hear().await? {
         Heard::Dialled { token } => token,
         Heard::NotDialled { text } => {
-            tracing::debug!(text, "`bridge files` did not reach the host's socket");
+            tracing::debug!(text, "the content of files goes through the engine");
             return Ok((sender, receiver));
         }
         _ => return Err(Failure::Broken("a word about its connection was expected")),

@@ -69,9 +69,18 @@ class Host:
         self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
         self.writer, self.reader = self.stdin, self.stdout
         self.connection: socket.socket | None = None
-        if listens is not None:
-            self.told.append(self.message())
-        if listens:
+        self._listener = listener if listens is not None else None
+
+    def _move(self) -> None:
+        """Hears where the conversation goes on after the request, and goes there."""
+        if self._listener is None:
+            return
+        listener, self._listener = self._listener, None
+        found = self.frame()
+        if found is None:
+            return  # it did not like the request
+        self.told.append(dict(json.loads(found[2])))
+        if self.told[0]["type"] == "dialled":
             self.connection = listener.accept()[0]
             self.connection.settimeout(PATIENCE)
             # Unbuffered: the token is all that is taken.
@@ -79,12 +88,20 @@ class Host:
             assert self.told == [{"type": "dialled", "token": token}]
             self.writer = self.connection.makefile("wb")
             self.reader = self.connection.makefile("rb")
-        listener.close()
 
     def send(self, *data: bytes) -> None:
-        """What a bridge that has ended does not take, it has answered already."""
+        """The request goes first, and by its own way. What a bridge that has ended does not take, it has answered already."""
         try:
-            self.writer.write(b"".join(data))
+            whole = b"".join(data)
+            if self._listener is not None and len(whole) >= HEADER.size:
+                end = HEADER.size + HEADER.unpack_from(whole)[2]
+                self.stdin.write(whole[:end])
+                self.stdin.flush()
+                if len(whole) < end or whole[1] != DATA or whole[0] != MESSAGES:
+                    return
+                self._move()
+                whole = whole[end:]
+            self.writer.write(whole)
             self.writer.flush()
         except (BrokenPipeError, ConnectionResetError):
             pass
@@ -137,6 +154,8 @@ class Host:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+        if self._listener is not None:
+            self._listener.close()
         for pipe in (self.writer, self.reader, self.stdin, self.stdout, self.stderr, self.connection):
             try:
                 if pipe is not None:
@@ -154,6 +173,11 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
+def remove(host_dir: Path) -> None:
+    (host_dir / "f-1").unlink(missing_ok=True)
+    host_dir.rmdir()
+
+
 @pytest.fixture(params=[None, True], ids=["stdio", "socket"])
 def start(request: pytest.FixtureRequest, work: Path) -> Iterator[Start]:
     """Starts hosts whose connection is of each kind."""
@@ -165,14 +189,18 @@ def start(request: pytest.FixtureRequest, work: Path) -> Iterator[Start]:
         host_dir.mkdir()
         try:
             started.append(Host(work, host_dir, listens=request.param))
-        finally:
-            (host_dir / "f-1").unlink(missing_ok=True)
-            host_dir.rmdir()
+        except BaseException:
+            remove(host_dir)
+            raise
+        directories.append(host_dir)
         return started[-1]
 
+    directories: list[Path] = []
     yield start_one
     for host in started:
         host.close()
+    for host_dir in directories:
+        remove(host_dir)
 
 
 def answers(host: Host, *data: bytes) -> list[Message]:
@@ -414,10 +442,19 @@ def test_a_tree_too_deep_is_refused_and_can_be_removed(start: Start, work: Path)
 
 def test_a_socket_that_is_not_there_is_done_without(work: Path, tmp_path: Path) -> None:
     host = Host(work, tmp_path, listens=False)
-    assert [said["type"] for said in host.told] == ["not_dialled"]
     assert answers(host, ask("put", "new"), file("", b"x"), END) == [{"type": "done"}]
+    assert [said["type"] for said in host.told] == ["not_dialled"]
     assert (work / "new").read_bytes() == b"x"
     host.close()
+
+
+def test_what_is_small_comes_without_another_connection(start: Start, work: Path) -> None:
+    (work / "small").write_bytes(b"x" * 1000)
+    (work / "large").write_bytes(bytes(1 << 20))
+    for name, told in (("small", "not_dialled"), ("missing", "not_dialled"), ("large", "dialled")):
+        host = start()
+        assert answers(host, ask("get", name))
+        assert [said["type"] for said in host.told] in ([], [told])
 
 
 def test_a_socket_whose_queue_is_full_is_done_without(work: Path) -> None:
@@ -432,7 +469,9 @@ def test_a_socket_whose_queue_is_full_is_done_without(work: Path) -> None:
                 strangers.append(socket.socket(socket.AF_UNIX))
                 strangers[-1].connect(str(host_dir / "f-2"))
             argv = [sys.executable, "-IS", str(BRIDGE), "files", "--host-dir", str(host_dir), "--socket", "f-2"]
-            ended = subprocess.run(argv, input=ask("stat", ""), capture_output=True, cwd=work, timeout=PATIENCE)
+            ended = subprocess.run(
+                argv, input=ask("get", "", tree=True), capture_output=True, cwd=work, timeout=PATIENCE
+            )
         finally:
             (host_dir / "f-2").unlink(missing_ok=True)
             host_dir.rmdir()
