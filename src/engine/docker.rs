@@ -32,6 +32,8 @@ use crate::error::Kind;
 
 /// How long a removal that is under way is waited for.
 const REMOVAL: Duration = Duration::from_secs(10);
+/// How long what an engine gave up is asked for again: nobody is to learn of a container's end much later for it.
+const BUSY: Duration = Duration::from_secs(1);
 const REMOVAL_RETRY: Duration = Duration::from_millis(200);
 
 /// A Docker engine, or a Podman that answers Docker's API. A clone is the same connection.
@@ -150,24 +152,28 @@ impl Docker {
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), Error> {
-        let until = Instant::now() + REMOVAL;
+        let (until, busy_until) = (Instant::now() + REMOVAL, Instant::now() + BUSY);
         loop {
             let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-            match self.client.remove_container(&id.0, Some(options)).await {
+            let error = match self.client.remove_container(&id.0, Some(options)).await {
                 Ok(()) => return Ok(()),
                 Err(error) if is_status(&error, 404) => return Ok(()),
-                // Being removed already: its name is free once that is done. An engine that fails to do so leaves it dead until it is asked again.
-                Err(error) if is_status(&error, 409) => {
-                    let options = WaitContainerOptionsBuilder::new().condition("removed").build();
-                    let mut removed = Box::pin(self.client.wait_container(&id.0, Some(options)));
-                    let _ = timeout_at(until, removed.next()).await;
-                }
-                Err(error) => return Err(failed(Kind::Engine, format!("cannot remove container {id}"), error)),
+                Err(error) => error,
+            };
+            let under_way = is_status(&error, 409);
+            if under_way {
+                // Its name is free once that is done.
+                let options = WaitContainerOptionsBuilder::new().condition("removed").build();
+                let mut removed = Box::pin(self.client.wait_container(&id.0, Some(options)));
+                let _ = timeout_at(until, removed.next()).await;
             }
-            if Instant::now() + REMOVAL_RETRY > until {
-                return Ok(());
+            // What is busy for a moment makes an engine give up, by itself or for us: it is dead then until somebody asks again.
+            let until = if under_way { until } else { busy_until };
+            match (under_way || is_status(&error, 500)) && Instant::now() + REMOVAL_RETRY < until {
+                true => sleep(REMOVAL_RETRY).await,
+                false if under_way => return Ok(()),
+                false => return Err(failed(Kind::Engine, format!("cannot remove container {id}"), error)),
             }
-            sleep(REMOVAL_RETRY).await;
         }
     }
 }
