@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cellblock::{LinkPolicy, Session};
 use futures_util::StreamExt as _;
@@ -26,6 +27,7 @@ const SETS: usize = 5;
 const ROUNDS: usize = 40;
 const CALLS: usize = 10;
 const WARM_UP: usize = 50;
+const IDLE: Duration = Duration::from_secs(60);
 const TARGET: f64 = 1.05;
 
 pub(crate) async fn measure() -> Result<()> {
@@ -85,7 +87,8 @@ async fn caller(program: &Path, with: &str, guarded: bool) -> Result<Side> {
 /// The caller's side: `caller plain|recorded|watched`. Asked for a number of calls, it answers with how long each took.
 pub(crate) async fn main(args: &[String]) -> Result<()> {
     let [with] = args else { return Err("with what?".into()) };
-    let session = session(LinkPolicy::Socket).detached(with != "plain").start().await?;
+    // Should the benchmark be killed, what is detached goes on.
+    let session = session(LinkPolicy::Socket).detached(with != "plain").idle_timeout(IDLE).start().await?;
     if with == "watched" {
         let mut watch = Session::watch(Arc::clone(session.engine()), session.name()).await?;
         tokio::spawn(async move { while watch.next().await.is_some() {} });
