@@ -74,6 +74,7 @@ pub(crate) struct Collector {
     asks_exit: bool,
     /// They are shown at the end: the reply, which holds them, can come before the output that they follow.
     pages: Vec<MimeBundle>,
+    unreadable: u64,
 }
 
 #[derive(Debug)]
@@ -100,6 +101,7 @@ impl Collector {
             idle: false,
             asks_exit: false,
             pages: Vec::new(),
+            unreadable: 0,
         }
     }
 
@@ -109,7 +111,11 @@ impl Collector {
         let content = match Content::read(content, &mut repaired) {
             Ok(content) => content,
             Err(error) => {
-                tracing::warn!(msg_type, %error, "left out a message with unreadable content");
+                self.unreadable += 1;
+                // At each doubling: a kernel that sends nothing else does not fill the log.
+                if self.unreadable.is_power_of_two() {
+                    tracing::warn!(count = self.unreadable, msg_type, %error, "left out a message with unreadable content");
+                }
                 self.left_out(msg_type);
                 return None;
             }

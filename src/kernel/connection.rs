@@ -49,6 +49,7 @@ pub(crate) struct Connection {
     /// What came while the kernel was made ready: a kernel that is taken over may be in the middle of a cell.
     backlog: VecDeque<Received>,
     backlog_bytes: usize,
+    unreadable: u64,
 }
 
 impl Connection {
@@ -76,6 +77,7 @@ impl Connection {
             generation: launched.generation,
             backlog: VecDeque::new(),
             backlog_bytes: 0,
+            unreadable: 0,
         };
         tokio::select! {
             ready = timeout(end - Instant::now(), connection.ready()) => match ready {
@@ -169,7 +171,10 @@ impl Connection {
                         let bytes = frames.iter().map(Bytes::len).sum::<usize>() + size_of::<Parsed>();
                         return (Received::Message(channel, Box::new(parsed)), bytes);
                     }
-                    Err(error) => report_unreadable(channel, &frames, &error),
+                    Err(error) => {
+                        self.unreadable += 1;
+                        report_unreadable(self.unreadable, channel, &frames, &error);
+                    }
                 },
                 Incoming::End(end) => return (Received::End(end), 0),
             }
@@ -177,9 +182,12 @@ impl Connection {
     }
 }
 
-fn report_unreadable(channel: Channel, frames: &[Bytes], error: &crate::protocol::ParseError) {
-    let bytes: usize = frames.iter().map(Bytes::len).sum();
-    tracing::warn!(channel = channel.name(), frames = frames.len(), bytes, %error, "a message was left out");
+/// Told at each doubling of their count: a kernel that sends nothing else does not fill the log.
+fn report_unreadable(count: u64, channel: Channel, frames: &[Bytes], error: &crate::protocol::ParseError) {
+    if count.is_power_of_two() {
+        let bytes: usize = frames.iter().map(Bytes::len).sum();
+        tracing::warn!(count, channel = channel.name(), frames = frames.len(), bytes, %error, "a message was left out");
+    }
 }
 
 /// Returns when the bridge reports the end of this generation, or is gone.

@@ -39,7 +39,7 @@ impl<C: Container> Driver<C> {
             BridgeEvent::Exit(exit) if exit.generation == self.connection.generation => self.kernel_died(exit).await,
             BridgeEvent::Exit(_) => Ok(()),
             BridgeEvent::Stopped { generation, stopped } => {
-                tracing::info!(generation, stopped, "the kernel process was stopped or continued");
+                tracing::debug!(generation, stopped, "the kernel process was stopped or continued");
                 Ok(())
             }
             BridgeEvent::Cut(reason) => Err(End::Gone(format!("the link to the container was cut: {reason}"))),
