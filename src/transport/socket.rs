@@ -92,13 +92,22 @@ impl SocketListener {
     ///
     /// A connection is either still waiting or returned.
     pub(crate) async fn accept(&self, pid: u32) -> std::io::Result<Link> {
+        let mut strangers = 0_u64;
         loop {
             let (stream, _) = self.listener.accept().await?;
             let peer = stream.peer_cred()?.pid();
             if peer.and_then(|peer| u32::try_from(peer).ok()) == Some(pid) {
                 return Ok(socket_link(stream, Arc::clone(&self.directory)));
             }
-            tracing::warn!(?peer, expected = pid, "a process that is not the bridge dialled the session's socket");
+            strangers += 1;
+            if strangers.is_power_of_two() {
+                tracing::warn!(
+                    strangers,
+                    ?peer,
+                    expected = pid,
+                    "processes that are not the bridge dialled its socket"
+                );
+            }
         }
     }
 }
