@@ -54,6 +54,8 @@ impl RelayStreams {
             return Ok(());
         };
         match frame.kind {
+            // It costs no credit: without end, they would fill the queue of a reader that waits.
+            Kind::Data if frame.payload.is_empty() => {}
             Kind::Data => {
                 let length = u32::try_from(frame.payload.len()).map_err(|_| invalid("a frame of more than 4 GiB"))?;
                 let Ok(permit) = entry.allowance.try_acquire_many(length) else {
@@ -223,5 +225,24 @@ impl RelayWriter {
             self.stream.outgoing.send(Frame::data(self.stream.number, part).into()).await.map_err(|_| gone())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_of_no_bytes_wait_in_no_queue() {
+        let streams = Arc::<RelayStreams>::default();
+        let (outgoing, _sent) = mpsc::channel(1);
+        let opened = open_relay_stream(&streams, &outgoing.downgrade(), Channel::Iopub).await.unwrap();
+        let (ChannelReader::Relay(reader), _writer) = opened else { panic!("a relayed channel") };
+        for _ in 0..1000 {
+            streams.receive(Frame::data(reader.stream.number, Bytes::new())).unwrap();
+        }
+        assert_eq!(reader.incoming.len(), 0);
+        streams.receive(Frame::data(reader.stream.number, &b"x"[..])).unwrap();
+        assert_eq!(reader.incoming.len(), 1);
     }
 }
