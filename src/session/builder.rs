@@ -231,12 +231,12 @@ impl SessionBuilder {
 
     /// Checks everything that can be checked here and says what to create, and when its life is over. The engine, and the host's directory, come later.
     pub(super) fn specification(&self, name: &str, directory: &str) -> Result<(ContainerSpec, SystemTime), Error> {
-        let expires = SystemTime::now() + self.life;
         check_name(name)?;
         check_span("timeout", self.defaults.timeout, DAY)?;
         check_span("grace", self.defaults.grace, DAY)?;
         check_span("idle time", self.idle, 30 * DAY)?;
         check_span("maximum life", self.life, 30 * DAY)?;
+        let expires = SystemTime::now() + self.life;
         if self.spec.image.trim().is_empty() {
             return Err(usage("the image has no name".to_owned()));
         }

@@ -45,13 +45,12 @@ async fn names_are_validated(lab: &Lab) {
 
 async fn spans_of_time_are_validated(lab: &Lab) {
     let (zero, month) = (Duration::ZERO, Duration::from_secs(31 * 24 * 3600));
-    for span in [zero, month] {
+    for span in [zero, month, Duration::MAX] {
         refused(lab, lab.builder().timeout(span), "timeout").await;
         refused(lab, lab.builder().grace(span), "grace").await;
         refused(lab, lab.builder().idle_timeout(span), "idle time").await;
         refused(lab, lab.builder().max_life(span), "life").await;
     }
-    refused(lab, lab.builder().timeout(Duration::MAX), "timeout").await;
     let session = lab.session().await;
     for span in [zero, month, Duration::MAX] {
         let error = session.run("x = 1").timeout(span).await.expect_err("timeout");
