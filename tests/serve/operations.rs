@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Server, answer, assert_refused, eventually, state};
+use crate::support::{PATIENCE, Server, answer, assert_refused, eventually, state, text};
 
 #[tokio::test]
 async fn metrics_count_what_happened() {
@@ -222,6 +222,31 @@ async fn without_an_engine_it_answers_503_and_recovers_by_itself() {
     .await;
     proxy.open.store(true, Ordering::Relaxed);
     eventually("the pool is filled again", async || answer(server.get("/ready")).await.1["warm"] == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_sessions_are_taken_over_once_an_engine_answers() {
+    let directory = state();
+    let args = ["--no-auth", "--keep-sessions", "--state-dir", text(directory.path())];
+    let Some(mut server) = Server::start(&args) else { return };
+    server.execute("a", "x = 'kept'").await;
+    assert_eq!(tokio::task::block_in_place(|| server.end("-TERM")), 0);
+    let proxy = Proxy::new();
+    proxy.open.store(false, Ordering::Relaxed);
+    let host = format!("unix://{}", proxy.path.display());
+    let started = Server::start_with(&args, |command| {
+        command.env("DOCKER_HOST", &host);
+    });
+    let Some(server) = started else { return };
+    let response = server.code_execute("a", &json!({"code": "x"})).send().await.unwrap();
+    assert_refused(&response, 503, "EngineUnavailable");
+    assert!(response.headers().contains_key("retry-after"));
+    assert_refused(&server.get("/v1/sessions/a").send().await.unwrap(), 503, "SessionFailed");
+    proxy.open.store(true, Ordering::Relaxed);
+    eventually("it is taken over", async || answer(server.get("/v1/sessions/a")).await.0 == StatusCode::OK).await;
+    assert_eq!(server.execute("a", "x").await["result"], "kept");
+    let delete = server.request(Method::DELETE, "/v1/sessions/a").send().await.unwrap();
+    assert_eq!(delete.status(), StatusCode::NO_CONTENT);
 }
 
 #[test]

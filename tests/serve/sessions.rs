@@ -238,6 +238,56 @@ async fn kept_sessions_are_taken_over_by_the_next_start() {
     assert_eq!(String::from_utf8_lossy(&list.stdout), "");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_session_that_cannot_be_taken_over_for_a_moment_is_not_lost() {
+    let directory = state();
+    let args = ["--no-auth", "--keep-sessions", "--state-dir", text(directory.path())];
+    let Some(mut server) = Server::start(&args) else { return };
+    for identifier in ["kept", "unwanted", "gone"] {
+        server.execute(identifier, "x = 'kept'").await;
+    }
+    let named = server.containers();
+    assert_eq!(named.len(), 3);
+    assert_eq!(tokio::task::block_in_place(|| server.end("-TERM")), 0);
+    let record = std::fs::read_to_string(directory.path().join("sessions.json")).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let docker = |command: &str, identifier: &str| {
+        let known = record["sessions"].as_array().unwrap().iter().find(|known| known["identifier"] == identifier);
+        let name = known.unwrap()["name"].as_str().unwrap();
+        let container = named.iter().find_map(|named| named.split(' ').next().filter(|named| named.ends_with(name)));
+        let done = std::process::Command::new("docker").args(command.split(' ')).arg(container.unwrap()).output();
+        assert!(done.as_ref().unwrap().status.success(), "{command}: {done:?}");
+    };
+    docker("pause", "kept");
+    docker("pause", "unwanted");
+    docker("rm -f", "gone");
+    // It is recorded also by a server that could not have it.
+    let Some(mut server) = Server::start(&args) else { return };
+    let response = server.code_execute("kept", &json!({"code": "x"})).send().await.unwrap();
+    assert_refused(&response, 503, "SessionFailed");
+    assert!(response.headers().contains_key("retry-after"));
+    assert_refused(&server.get("/v1/sessions/kept").send().await.unwrap(), 503, "SessionFailed");
+    let delete = server.request(Method::DELETE, "/v1/sessions/unwanted").send().await.unwrap();
+    assert_eq!(delete.status(), StatusCode::NO_CONTENT);
+    for identifier in ["unwanted", "gone"] {
+        let response = server.get(&format!("/v1/sessions/{identifier}")).send().await.unwrap();
+        assert_refused(&response, 404, "SessionWithIdentifierNotFound");
+    }
+    assert_eq!(tokio::task::block_in_place(|| server.end("-TERM")), 0);
+    let Some(server) = Server::start(&args) else { return };
+    docker("unpause", "kept");
+    eventually("it is taken over, though nobody asks for it", async || {
+        answer(server.get("/v1/sessions")).await.1["sessions"][0]["identifier"] == "kept"
+    })
+    .await;
+    assert_eq!(server.execute("kept", "x").await["result"], "kept");
+    assert_eq!(server.execute("gone", "'x' in globals()").await["result"], false);
+    for identifier in ["kept", "gone"] {
+        let delete = server.request(Method::DELETE, &format!("/v1/sessions/{identifier}")).send().await.unwrap();
+        assert_eq!(delete.status(), StatusCode::NO_CONTENT);
+    }
+}
+
 #[tokio::test]
 async fn what_is_installed_can_be_asked_for() {
     let Some(server) = Server::start(&["--no-auth"]) else { return };

@@ -12,10 +12,9 @@ use cellblock::Session;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, MutexGuard, Notify};
-use tokio::task::JoinSet;
 
 use super::entry::Lasts;
-use super::{Entry, Slot, Store};
+use super::{Entry, Slot, Slots, Store};
 use crate::serve::identifier::Identifier;
 
 const RECORD: &str = "sessions.json";
@@ -26,6 +25,8 @@ pub(super) struct Kept {
     directory: PathBuf,
     /// Part of the names of all sessions of this record, through all its servers.
     server: String,
+    /// Part of the names of this server's own.
+    run: String,
     found: Vec<Known>,
     changed: Notify,
     /// A record is the sessions of one moment, written before that of a later one.
@@ -41,10 +42,10 @@ struct Record {
 }
 
 /// A session as it is recorded. Its identifier lets whoever reads it in: the file is its owner's alone.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Known {
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Known {
     identifier: String,
-    name: String,
+    pub(super) name: String,
     created: u64,
     idle_seconds: f64,
     life_seconds: f64,
@@ -76,19 +77,34 @@ impl Kept {
                 format!("cannot read {place}/{RECORD}: move it away to start without the sessions of an earlier server")
             })?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let server = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
-                Record { v: 1, server, sessions: Vec::new() }
+                Record { v: 1, server: word(8), sessions: Vec::new() }
             }
             Err(error) => return Err(error).with_context(|| format!("cannot read {place}/{RECORD}")),
         };
         let Record { server, sessions, .. } = record;
         let (directory, changed, writing) = (directory.to_owned(), Notify::new(), Mutex::default());
-        Ok(Arc::new(Self { directory, server, found: sessions, changed, writing, _lock: lock }))
+        Ok(Arc::new(Self { directory, server, run: word(6), found: sessions, changed, writing, _lock: lock }))
     }
 
-    /// What the names of its sessions begin with.
+    /// What the names of the record's sessions begin with.
     pub(super) fn prefix(&self) -> String {
         format!("serve-{}-", self.server)
+    }
+
+    /// What those of this server's own begin with.
+    pub(super) fn own_prefix(&self) -> String {
+        format!("{}{}-", self.prefix(), self.run)
+    }
+
+    /// Whether an earlier server has given out a session of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.found.iter().any(|known| known.name == name)
+    }
+
+    /// The sessions that earlier servers have given out.
+    pub(super) fn left(&self) -> Slots {
+        let slot = |known: &Known| Some((Identifier::new(&known.identifier)?, Slot::Left(Arc::new(known.clone()))));
+        self.found.iter().filter_map(slot).collect()
     }
 
     /// Whole or not at all.
@@ -130,98 +146,58 @@ impl Store {
     }
 
     async fn write_record_now(&self, kept: &Arc<Kept>, _writing: &MutexGuard<'_, ()>) {
-        let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let sessions = self
-            .list()
-            .into_iter()
-            .map(|entry| Known {
-                identifier: entry.identifier.as_str().to_owned(),
-                name: entry.session.name().to_owned(),
-                created: seconds(entry.created),
-                idle_seconds: entry.lasts().idle.as_secs_f64(),
-                life_seconds: entry.lasts().life.as_secs_f64(),
-                timeout_seconds: entry.timeout.map(|timeout| timeout.as_secs_f64()),
-            })
-            .collect();
+        let known = |slot: &Slot| match slot {
+            Slot::Ready(entry) => (!entry.is_over()).then(|| Known::of(entry)),
+            Slot::Left(known) => Some(Known::clone(known)),
+            Slot::Starting { left, .. } => left.as_deref().cloned(),
+        };
+        let sessions = self.lock().values().filter_map(known).collect();
         let kept = Arc::clone(kept);
         let written = tokio::task::spawn_blocking(move || kept.write(sessions)).await;
         if let Err(error) = written.map_err(anyhow::Error::from).flatten() {
             tracing::error!(error = format!("{error:#}"), "the record of the sessions could not be written");
         }
     }
+}
 
-    /// Takes over the sessions of the record. What else has one of our names was never given out, or is not known to have been: it ends.
-    pub(super) async fn adopt(self: &Arc<Self>) {
-        let Some(kept) = &self.kept else { return };
-        let Ok(engine) = self.engine().await else {
-            tracing::warn!("no engine answers: the sessions of an earlier server are not taken over");
-            return;
-        };
-        let mut attaches = JoinSet::new();
-        for known in kept.found.clone() {
-            let attach = Session::attach(known.name.clone()).engine(Arc::clone(&engine)).timeout(self.config.timeout);
-            attaches.spawn(async move { (known, attach.await) });
+impl Known {
+    fn of(entry: &Entry) -> Self {
+        let created = entry.created.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Self {
+            identifier: entry.identifier.as_str().to_owned(),
+            name: entry.session.name().to_owned(),
+            created,
+            idle_seconds: entry.lasts().idle.as_secs_f64(),
+            life_seconds: entry.lasts().life.as_secs_f64(),
+            timeout_seconds: entry.timeout.map(|timeout| timeout.as_secs_f64()),
         }
-        while let Some(attached) = attaches.join_next().await {
-            match attached {
-                Ok((known, Ok(session))) => self.take_over(&known, session),
-                Ok((known, Err(error))) => {
-                    tracing::warn!(session = known.name, %error, "a session could not be taken over");
-                }
-                Err(error) => tracing::error!(%error, "a session could not be taken over"),
-            }
-        }
-        let prefix = kept.prefix();
-        let held: Vec<String> = self.list().iter().map(|entry| entry.session.name().to_owned()).collect();
-        for left in Session::list(engine.as_ref()).await.unwrap_or_default() {
-            if left.name.starts_with(&prefix) && !held.contains(&left.name) {
-                let _ = Session::remove(engine.as_ref(), &left.name).await;
-            }
-        }
-        self.write_record().await;
     }
 
-    fn take_over(&self, known: &Known, session: Session) {
-        let Some(identifier) = Identifier::new(&known.identifier) else { return };
-        let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(known.created)).unwrap_or_default();
+    pub(super) fn entry(&self, identifier: Identifier, session: Session) -> Arc<Entry> {
+        let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(self.created)).unwrap_or_default();
         let span = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        let lasts = Lasts { idle: span(known.idle_seconds), life: span(known.life_seconds) };
-        let timeout = known.timeout_seconds.map(span).filter(|timeout| !timeout.is_zero());
-        tracing::info!(session = session.name(), "a session was taken over");
-        let entry = Entry::new(identifier.clone(), session, lasts, timeout, age);
-        self.lock().insert(identifier, Slot::Ready(entry));
+        let lasts = Lasts { idle: span(self.idle_seconds), life: span(self.life_seconds) };
+        let timeout = self.timeout_seconds.map(span).filter(|timeout| !timeout.is_zero());
+        Entry::new(identifier, session, lasts, timeout, age)
     }
+}
+
+fn word(length: usize) -> String {
+    uuid::Uuid::new_v4().simple().to_string().chars().take(length).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinSet;
     use tokio::time::timeout;
 
     use super::*;
-    use crate::serve::config::{Ceiling, Sessions};
-    use crate::serve::metrics::Metrics;
-
-    const DAY: Duration = Duration::from_secs(24 * 3600);
-
-    fn store(directory: &Path) -> Arc<Store> {
-        let config = Sessions {
-            template: Session::builder(),
-            ceiling: Ceiling { memory: 1, cpus: 1.0, pids: 1 },
-            most: 1,
-            warm: 0,
-            idle: DAY,
-            life: DAY,
-            timeout: DAY,
-            queue: 1,
-            memory_reserve: 0,
-        };
-        Store::new(config, Some(directory), Arc::new(Metrics::new())).unwrap()
-    }
+    use crate::serve::store::tests::store;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn writers_of_the_record_at_the_same_time_leave_no_half_of_one() {
         let directory = tempfile::tempdir().unwrap();
-        let store = store(directory.path());
+        let store = store(Some(directory.path()));
         store.write_record().await;
         let mut writers = JoinSet::new();
         for _ in 0..4 {
@@ -244,7 +220,7 @@ mod tests {
     #[tokio::test]
     async fn the_record_of_a_stores_end_is_its_last() {
         let directory = tempfile::tempdir().unwrap();
-        let store = store(directory.path());
+        let store = store(Some(directory.path()));
         store.changed();
         store.drain();
         timeout(Duration::from_secs(60), Arc::clone(&store).keep_record()).await.unwrap();

@@ -1,16 +1,15 @@
 //! The one store of sessions behind both APIs: from an identifier to its session.
 
+mod adopt;
 mod entry;
 mod kept;
 mod memory;
 mod options;
 mod pool;
+mod slot;
 mod starting;
 mod tasks;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as MapEntry;
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,13 +17,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cellblock::{Engine, Session};
-use futures_util::FutureExt as _;
-use tokio::sync::watch;
 
 pub(crate) use self::entry::{Entry, Held};
 use self::kept::Kept;
 pub(crate) use self::options::Options;
 use self::pool::Pool;
+use self::slot::{Filling, Slot, Slots};
 use self::starting::{Starter, Starts};
 use super::config::Sessions;
 use super::identifier::Identifier;
@@ -39,16 +37,9 @@ pub(crate) struct Store {
     starts: Starts,
     pool: Pool,
     kept: Option<Arc<Kept>>,
-    sessions: Mutex<HashMap<Identifier, Slot>>,
+    sessions: Mutex<Slots>,
     draining: AtomicBool,
     pub(crate) metrics: Arc<Metrics>,
-}
-
-#[derive(Debug)]
-enum Slot {
-    /// Everybody who asks meanwhile waits for the same start.
-    Starting(watch::Receiver<Option<Refusal>>),
-    Ready(Arc<Entry>),
 }
 
 /// A session that is there, and how long it took if it was made for this call.
@@ -61,13 +52,14 @@ pub(crate) struct Opened {
 impl Store {
     pub(crate) fn new(config: Sessions, keep: Option<&Path>, metrics: Arc<Metrics>) -> Result<Arc<Self>> {
         let kept = keep.map(Kept::open).transpose()?;
-        let prefix = kept.as_ref().map_or_else(|| "serve-".to_owned(), |kept| kept.prefix());
+        let prefix = kept.as_ref().map_or_else(|| "serve-".to_owned(), |kept| kept.own_prefix());
+        let left = kept.as_ref().map(|kept| kept.left()).unwrap_or_default();
         let store = Arc::new(Self {
             starter: Starter::new(config.clone(), kept.is_some(), prefix),
             starts: Starts::default(),
             pool: Pool::new(config.warm),
             kept,
-            sessions: Mutex::default(),
+            sessions: Mutex::new(left),
             draining: AtomicBool::new(false),
             metrics,
             config,
@@ -111,24 +103,25 @@ impl Store {
                         let made_in = made.then(|| begun.elapsed());
                         return Ok(Opened { held: entry.hold(), made_in });
                     }
-                    Some(Slot::Starting(outcome)) => outcome.clone(),
+                    Some(Slot::Starting { outcome, .. }) => outcome.clone(),
+                    Some(Slot::Left(known)) => {
+                        self.go_on()?;
+                        let known = Arc::clone(known);
+                        self.take_over(&mut sessions, identifier, known)
+                    }
                     over => {
                         let known = usize::from(over.is_some());
                         self.admit(sessions.len() - known)?;
                         made = true;
                         if let Some(session) = self.warm(options) {
-                            let entry = self.entry(identifier, session, options);
+                            let entry = self.give_out(identifier, session, options);
                             self.put(&mut sessions, Arc::clone(&entry));
                             let made_in = begun.elapsed();
                             self.metrics.handed_over(made_in);
                             return Ok(Opened { held: entry.hold(), made_in: Some(made_in) });
                         }
-                        let (sender, outcome) = watch::channel(None);
-                        let slot = Slot::Starting(outcome.clone());
-                        if let Some(Slot::Ready(over)) = sessions.insert(identifier.clone(), slot) {
-                            self.end_soon(over);
-                        }
-                        tokio::spawn(Arc::clone(self).make(identifier.clone(), options.clone(), sender));
+                        let (filling, outcome) = Filling::begin(self, &mut sessions, identifier, None);
+                        tokio::spawn(Arc::clone(self).make(identifier.clone(), options.clone(), filling));
                         outcome
                     }
                 }
@@ -142,34 +135,27 @@ impl Store {
     }
 
     /// Goes on where the one who asked has gone: the session is there for the next call.
-    async fn make(self: Arc<Self>, identifier: Identifier, options: Options, outcome: watch::Sender<Option<Refusal>>) {
-        let _start = self.starts.begin();
-        // A fault of ours is not to leave a slot that is never ready.
-        let started = AssertUnwindSafe(self.starter.start(&options)).catch_unwind().await;
-        match started.unwrap_or_else(|_| Err(Refusal::new(Code::Internal, "this server has a fault"))) {
-            Ok(session) => {
-                let entry = self.entry(&identifier, session, &options);
-                self.put(&mut self.lock(), entry);
-            }
+    async fn make(self: Arc<Self>, identifier: Identifier, options: Options, filling: Filling) {
+        match self.starter.start(&options).await {
+            Ok(session) => filling.fill(self.give_out(&identifier, session, &options)),
             Err(refusal) => {
                 tracing::warn!(code = refusal.code().as_str(), "a session could not be started");
-                self.lock().remove(&identifier);
-                outcome.send_replace(Some(refusal));
+                filling.refuse(refusal);
             }
         }
     }
 
-    fn put(&self, sessions: &mut HashMap<Identifier, Slot>, entry: Arc<Entry>) {
-        tracing::info!(session = entry.session.name(), "a session was given out");
-        self.metrics.sessions_made.inc();
+    fn put(self: &Arc<Self>, sessions: &mut Slots, entry: Arc<Entry>) {
         let over = sessions.insert(entry.identifier.clone(), Slot::Ready(entry));
         if let Some(Slot::Ready(over)) = over {
-            self.end_soon(over);
+            self.end_soon(over.session.clone());
         }
         self.changed();
     }
 
-    fn entry(&self, identifier: &Identifier, session: Session, options: &Options) -> Arc<Entry> {
+    fn give_out(&self, identifier: &Identifier, session: Session, options: &Options) -> Arc<Entry> {
+        tracing::info!(session = session.name(), "a session was given out");
+        self.metrics.sessions_made.inc();
         Entry::new(identifier.clone(), session, options.lasts(&self.config), options.timeout, Duration::ZERO)
     }
 
@@ -177,11 +163,16 @@ impl Store {
         if options.suits_pool() { self.pool.take() } else { None }
     }
 
-    /// Whether there may be one more than these.
-    fn admit(&self, others: usize) -> Result<(), Refusal> {
-        if self.draining.load(Ordering::Acquire) {
+    fn go_on(&self) -> Result<(), Refusal> {
+        if self.is_draining() {
             return Err(Refusal::new(Code::Draining, "the server is shutting down"));
         }
+        Ok(())
+    }
+
+    /// Whether there may be one more than these.
+    fn admit(&self, others: usize) -> Result<(), Refusal> {
+        self.go_on()?;
         if others >= self.config.most {
             return Err(Refusal::new(
                 Code::TooManySessions,
@@ -195,6 +186,7 @@ impl Store {
     pub(crate) fn find(&self, identifier: &Identifier) -> Result<Held, Refusal> {
         match self.lock().get(identifier) {
             Some(Slot::Ready(entry)) if !entry.is_over() => Ok(entry.hold()),
+            Some(Slot::Left(_) | Slot::Starting { left: Some(_), .. }) => Err(adopt::not_held_yet()),
             _ => Err(no_such_session()),
         }
     }
@@ -202,33 +194,29 @@ impl Store {
     /// Ends the session of this identifier. A call that runs in it ends with it.
     pub(crate) async fn remove(&self, identifier: &Identifier) -> Result<(), Refusal> {
         let entry = loop {
-            let mut starting = match self.lock().entry(identifier.clone()) {
-                MapEntry::Vacant(_) => return Err(no_such_session()),
-                MapEntry::Occupied(slot) => match slot.get() {
-                    Slot::Ready(entry) => {
-                        let entry = Arc::clone(entry);
-                        slot.remove();
-                        break entry;
-                    }
-                    Slot::Starting(outcome) => outcome.clone(),
-                },
-            };
-            let _ = starting.changed().await;
+            let slot = self.lock().get(identifier).cloned().ok_or_else(no_such_session)?;
+            match slot {
+                Slot::Ready(entry) if self.discard(&entry) => break entry,
+                Slot::Ready(_) => {}
+                Slot::Left(known) => return self.end_left(identifier, &known).await,
+                Slot::Starting { mut outcome, .. } => _ = outcome.changed().await,
+            }
         };
-        self.changed();
         let known = !entry.is_over();
         self.end(&entry.session).await;
         if known { Ok(()) } else { Err(no_such_session()) }
     }
 
-    /// Forgets a session whose container is gone.
-    pub(crate) fn discard(&self, entry: &Arc<Entry>) {
+    /// Forgets a session, such as one whose container is gone. Whether it was known.
+    pub(crate) fn discard(&self, entry: &Arc<Entry>) -> bool {
         let mut sessions = self.lock();
-        if matches!(sessions.get(&entry.identifier), Some(Slot::Ready(known)) if Arc::ptr_eq(known, entry)) {
+        let known = matches!(sessions.get(&entry.identifier), Some(Slot::Ready(known)) if Arc::ptr_eq(known, entry));
+        if known {
             sessions.remove(&entry.identifier);
             drop(sessions);
             self.changed();
         }
+        known
     }
 
     /// All sessions, the oldest first.
@@ -267,11 +255,34 @@ impl Store {
         self.draining.load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Identifier, Slot>> {
+    fn lock(&self) -> MutexGuard<'_, Slots> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn no_such_session() -> Refusal {
     Refusal::new(Code::SessionNotFound, "there is no session with this identifier")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::config::Ceiling;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    pub(super) fn store(keep: Option<&Path>) -> Arc<Store> {
+        let config = Sessions {
+            template: Session::builder(),
+            ceiling: Ceiling { memory: 1, cpus: 1.0, pids: 1 },
+            most: 1,
+            warm: 0,
+            idle: DAY,
+            life: DAY,
+            timeout: DAY,
+            queue: 1,
+            memory_reserve: 0,
+        };
+        Store::new(config, keep, Arc::new(Metrics::new())).unwrap()
+    }
 }

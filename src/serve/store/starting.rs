@@ -14,15 +14,16 @@ use crate::serve::refusal::{Code, Refusal};
 
 /// How many starts are under way.
 #[derive(Debug, Default)]
-pub(super) struct Starts(AtomicUsize);
+pub(super) struct Starts(Arc<AtomicUsize>);
 
 /// One of them, until it is dropped.
-pub(super) struct Start<'a>(&'a AtomicUsize);
+#[derive(Debug)]
+pub(super) struct Start(Arc<AtomicUsize>);
 
 impl Starts {
-    pub(super) fn begin(&self) -> Start<'_> {
+    pub(super) fn begin(&self) -> Start {
         self.0.fetch_add(1, Ordering::AcqRel);
-        Start(&self.0)
+        Start(Arc::clone(&self.0))
     }
 
     pub(super) fn are_under_way(&self) -> bool {
@@ -30,7 +31,7 @@ impl Starts {
     }
 }
 
-impl Drop for Start<'_> {
+impl Drop for Start {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -8,14 +8,14 @@ use cellblock::Session;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{Entry, Options, Slot, Store};
+use super::{Options, Slot, Store};
 use crate::serve::refusal::Refusal;
 
 const SWEEP: Duration = Duration::from_millis(500);
 /// A removal that takes longer is the container's own affair: its lease ends it.
 const REMOVAL: Duration = Duration::from_secs(20);
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 impl Store {
     /// Takes over what an earlier server left, and starts the store's own work.
@@ -48,11 +48,8 @@ impl Store {
             if !over.is_empty() {
                 self.changed();
             }
-            for entry in over {
-                self.end_soon(entry);
-            }
-            for session in stale {
-                self.end(&session).await;
+            for session in over.into_iter().map(|entry| entry.session.clone()).chain(stale) {
+                self.end_soon(session);
             }
         }
     }
@@ -100,12 +97,9 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn end_soon(&self, entry: Arc<Entry>) {
-        let metrics = Arc::clone(&self.metrics);
-        tokio::spawn(async move {
-            end(&entry.session).await;
-            metrics.sessions_ended.inc();
-        });
+    pub(super) fn end_soon(self: &Arc<Self>, session: Session) {
+        let store = Arc::clone(self);
+        tokio::spawn(async move { store.end(&session).await });
     }
 
     pub(super) async fn end(&self, session: &Session) {
@@ -156,7 +150,8 @@ impl Store {
     fn is_busy(&self) -> bool {
         self.lock().values().any(|slot| match slot {
             Slot::Ready(entry) => entry.is_used(),
-            Slot::Starting(_) => true,
+            Slot::Starting { .. } => true,
+            Slot::Left(_) => false,
         })
     }
 }
