@@ -48,6 +48,20 @@ async fn many_first_calls_at_once_make_one_session() {
 }
 
 #[tokio::test]
+async fn a_first_call_that_is_dropped_leaves_its_session_and_no_ghost_of_one() {
+    let Some(server) = Server::start(&["--no-auth", "--max-sessions", "1"]) else { return };
+    let call = tokio::spawn(server.code_execute("a", &json!({"code": "1"})).send());
+    eventually("its session starts", async || !server.containers().is_empty()).await;
+    call.abort();
+    let _ = call.await;
+    assert_eq!(server.execute("a", "1+1").await["result"], 2);
+    assert_eq!(server.containers().len(), 1);
+    let delete = server.request(Method::DELETE, "/v1/sessions/a").send().await.unwrap();
+    assert_eq!(delete.status(), StatusCode::NO_CONTENT);
+    assert_eq!(server.execute("b", "2+2").await["result"], 4);
+}
+
+#[tokio::test]
 async fn a_session_ends_by_idle_time_which_every_call_resets() {
     let Some(server) = Server::start(&["--no-auth", "--idle-timeout", "3s"]) else { return };
     server.execute("a", "x = 1").await;
