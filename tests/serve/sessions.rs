@@ -86,6 +86,25 @@ async fn a_session_ends_by_idle_time_which_every_call_resets() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_session_is_not_told_to_come_nearer_while_a_cell_runs() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    let cell = json!({"code": "import time; time.sleep(100)", "executionType": "Asynchronous"});
+    assert_eq!(server.executions("a", NEW, &cell).send().await.unwrap().status(), StatusCode::OK);
+    // Which is no call to the session itself.
+    let list = async || answer(server.get(&format!("/listSessions?api-version={NEW}"))).await.1["sessions"][0].clone();
+    let times = async || {
+        let session = list().await;
+        ["lastAccessedAt", "expireAt"].map(|time| session[time].as_str().unwrap().to_owned())
+    };
+    let [used, ends] = times().await;
+    eventually("its end goes before it", async || {
+        let now = times().await;
+        now[0] > used && now[1] > ends
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_session_that_is_over_before_its_first_call_is_not_made_again_and_again() {
     let Some(server) = Server::start(&["--no-auth", "--idle-timeout", "0.001ms"]) else { return };
     assert_eq!(server.execute("a", "1+1").await["result"], 2);

@@ -82,8 +82,9 @@ impl Entry {
         self.lasts
     }
 
+    /// Now, while a call is under way.
     pub(crate) fn last_used(&self) -> SystemTime {
-        self.used().wall
+        if self.is_used() { SystemTime::now() } else { self.used().wall }
     }
 
     /// When it ends if nobody uses it.
