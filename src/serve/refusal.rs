@@ -150,10 +150,6 @@ impl IntoResponse for Refusal {
         if let Some(after) = self.code.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs()));
         }
-        if self.code == Code::TooLarge {
-            // What is left of the body is not read: a client that kept the connection for its next request would lose that.
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
         if self.code == Code::Unauthorized {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

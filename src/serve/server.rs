@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use axum::http::{HeaderName, HeaderValue, Method, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -25,7 +25,7 @@ use super::gate::{self, Gate, Rates};
 use super::http::accept::Acceptor;
 use super::http::auth::Secret;
 use super::http::site::Site;
-use super::http::{observe, tls};
+use super::http::{observe, tls, unread};
 use super::metrics::Metrics;
 use super::page::{Logins, Meter};
 use super::refusal::{Code, Refusal};
@@ -157,6 +157,7 @@ fn router(state: &State, metrics: Arc<Metrics>, origins: Vec<HeaderValue>) -> Ro
         .layer(cors(origins))
         .layer(from_fn_with_state(metrics, observe::observe))
         .layer(CatchPanicLayer::custom(|_| fault()))
+        .layer(from_fn(unread::tell))
         .with_state(state.clone())
 }
 

@@ -4,6 +4,7 @@
 
 mod access;
 mod azure;
+mod connections;
 mod contract;
 mod files;
 mod native;

@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 use super::patient::Patient;
+use super::unread::Unread;
 
 /// A failed accept, such as for want of descriptors, is tried again after this.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -73,8 +74,11 @@ async fn serve<S>(stream: S, peer: SocketAddr, router: Router, patience: Duratio
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let unread = Unread::default();
+    let stream = Patient::new(stream, patience, unread.clone());
     let service = tower::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(unread.clone());
         let router = router.clone();
         async move {
             Ok::<_, Infallible>(
@@ -89,7 +93,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
         .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(Patient::new(stream, patience)), TowerToHyperService::new(service));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "a connection ended early");
     }

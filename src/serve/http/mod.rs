@@ -7,3 +7,4 @@ mod patient;
 pub(crate) mod rate;
 pub(crate) mod site;
 pub(crate) mod tls;
+pub(crate) mod unread;

@@ -1,24 +1,29 @@
 //! A connection whose other end has to read.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::unread::Unread;
+
 /// Fails once nothing could be written for some time: what is written for a client that has stopped reading holds a session.
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// Since a write had to wait.
+    /// Since a write had to wait, or since the end of ours.
     waiting: Option<Pin<Box<Sleep>>>,
+    unread: Unread,
+    is_shut: bool,
 }
 
 impl<S: AsyncWrite + Unpin> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, waiting: None }
+    pub(super) fn new(stream: S, patience: Duration, unread: Unread) -> Self {
+        Self { stream, patience, waiting: None, unread, is_shut: false }
     }
 
     fn write<T>(
@@ -42,7 +47,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.write(context, |stream, context| stream.poll_write(context, bytes))
     }
@@ -63,8 +68,28 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         self.write(context, AsyncWrite::poll_flush)
     }
 
+    /// A connection that is closed before all is read that came in is reset, and the answer may go with it: what a client still sends of a body that
+    /// nobody reads is thrown away first.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.write(context, AsyncWrite::poll_shutdown)
+        if !self.is_shut {
+            ready!(self.write(context, AsyncWrite::poll_shutdown))?;
+            self.is_shut = true;
+        }
+        if !self.unread.is_left() {
+            return Poll::Ready(Ok(()));
+        }
+        let patience = self.patience;
+        let mut room = [MaybeUninit::uninit(); 16 << 10];
+        loop {
+            if self.waiting.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut rest = ReadBuf::uninit(&mut room);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut rest))?;
+            if rest.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 }
 
@@ -79,14 +104,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_stops_reading_is_cut_off() {
         let (ours, _theirs) = duplex(16);
-        let error = Patient::new(ours, PATIENCE).write_all(&[0; 64]).await.unwrap_err();
+        let error = Patient::new(ours, PATIENCE, Unread::default()).write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_slowly_is_not() {
         let (ours, mut theirs) = duplex(16);
-        let mut ours = Patient::new(ours, PATIENCE);
+        let mut ours = Patient::new(ours, PATIENCE, Unread::default());
         let read = async {
             for _ in 0..4 {
                 sleep(PATIENCE / 2).await;
