@@ -125,6 +125,8 @@ pub(crate) async fn download(held: Held, path: &str, content_type: &str) -> Resu
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(entry.size));
     headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    // It may be written again: a cache that knows when it was modified takes that for a promise.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
     let modified = entry.modified.map(|time| {

@@ -151,6 +151,7 @@ fn router(state: &State, metrics: Arc<Metrics>, origins: Vec<HeaderValue>) -> Ro
         .merge(azure::router())
         .merge(page::router(state))
         .fallback(async || Refusal::new(Code::NotFound, "there is nothing here"))
+        .method_not_allowed_fallback(async || Refusal::new(Code::WrongMethod, "this address does not take this method"))
         .layer(RequestBodyTimeoutLayer::new(state.limits.patience))
         .layer(from_fn_with_state(Arc::clone(&state.gate), gate::pass))
         // Outside the gate: a browser asks without a token whether it may send one, and a refusal is to be read too.
@@ -163,7 +164,14 @@ fn router(state: &State, metrics: Arc<Metrics>, origins: Vec<HeaderValue>) -> Ro
 
 /// What browsers are told of other origins' pages; the gate refuses those that are not among them.
 fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
-    let told = ["cellblock-execution-id", "operation-id", "operation-location", "x-ms-error-code", "x-ms-session-guid"];
+    let told = [
+        "cellblock-execution-id",
+        "operation-id",
+        "operation-location",
+        "retry-after",
+        "x-ms-error-code",
+        "x-ms-session-guid",
+    ];
     CorsLayer::new()
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])

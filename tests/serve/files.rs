@@ -45,6 +45,7 @@ async fn a_file_comes_in_is_seen_by_code_and_goes_out() {
     let response = server.get(&format!("/files/content/out.txt?identifier=a&api-version={OLD}")).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/plain");
     assert_eq!(response.headers()["content-disposition"], "attachment");
+    assert_eq!(response.headers()["cache-control"], "no-store", "it may be written again within the second");
     assert!(response.headers()["last-modified"].to_str().unwrap().ends_with(" GMT"));
     assert_eq!(response.text().await.unwrap(), "from code");
     let (_, one) = answer(server.get(&format!("/files/out.txt?identifier=a&api-version={OLD}"))).await;

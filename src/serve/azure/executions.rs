@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{OriginalUri, Path, State as Extracted};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse as _, Response};
@@ -86,13 +87,14 @@ pub(super) async fn create(
 pub(super) async fn get(
     Extracted(state): Extracted<State>,
     OriginalUri(uri): OriginalUri,
-    path: Path<Vec<(String, String)>>,
+    path: Result<Path<Vec<(String, String)>>, PathRejection>,
 ) -> Result<Response, Refusal> {
+    let Path(path) = path.map_err(|_| Refusal::invalid("the address is not UTF-8"))?;
     let query = Query::parse(&uri)?;
     let version = Version::of(&query)?;
     version.at_least(Version::EXECUTIONS, "executions")?;
     let identifier = query.identifier()?;
-    let id = path.0.iter().find(|(name, _)| name == "id").map(|(_, id)| id.as_str()).unwrap_or_default();
+    let id = path.iter().find(|(name, _)| name == "id").map(|(_, id)| id.as_str()).unwrap_or_default();
     let record = state.store.find(&identifier)?.history.get(id)?;
     Ok(Json(resource(&record, &identifier, version)).into_response())
 }
