@@ -1,5 +1,6 @@
 //! Our own API, and the document that describes it.
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -217,6 +218,38 @@ async fn the_document_describes_every_field_of_what_ran() {
         described.sort();
         assert_eq!(written, described, "{schema}");
     }
+}
+
+#[tokio::test]
+async fn the_document_describes_every_field_of_every_event() {
+    let Some(server) = Server::start(&["--no-auth"]) else { return };
+    server.execute("a", "1").await;
+    let code = "import sys; from IPython.display import clear_output, display\nprint(1); print(2, file=sys.stderr, flush=True)\n\
+                shown = display('a', display_id='d'); shown.update('b'); clear_output()\n3";
+    let cells = [json!({"code": code}), json!({"code": "1/0"})].map(|cell| ("/v1/sessions/a/executions", cell));
+    let message = json!({"message": "```bash\necho out; echo err >&2\n```"});
+    let (_, document) = answer(server.get("/openapi.json")).await;
+    let described = document["components"]["schemas"]["Event"]["oneOf"].as_array().unwrap();
+    let mut told = BTreeSet::new();
+    for (path, body) in cells.into_iter().chain([("/v1/sessions/a/blocks", message)]) {
+        let response = post(&server, path, &body).header("accept", "application/x-ndjson").send().await.unwrap();
+        for line in response.text().await.unwrap().lines() {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let name = event["event"].as_str().unwrap().to_owned();
+            let shape = described.iter().find(|shape| shape["properties"]["event"]["enum"] == json!([name])).unwrap();
+            let names = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+            let (written, mut fields) = (names(&event), names(&shape["properties"]));
+            // It has one of them.
+            fields.retain(|field| {
+                name != "done" || !["execution", "outcome"].contains(&&**field) || written.contains(field)
+            });
+            assert_eq!(written, fields, "{name}");
+            told.insert(name);
+        }
+    }
+    let told: Vec<&str> = told.iter().map(String::as_str).collect();
+    let all = "block_begun block_ended clear_output display done error result started stderr stdout update_display";
+    assert_eq!(told.join(" "), all);
 }
 
 #[tokio::test]
