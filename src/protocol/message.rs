@@ -8,20 +8,11 @@ use super::{DELIMITER, Header, Key, lenient};
 
 /// A message whose signature was true. Its content is read on demand, so that unknown types pass through.
 #[derive(Debug, Clone)]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the driver needs header and content; who passes messages on needs all of it")
-)]
 pub(crate) struct Message {
-    /// Routing identities, or IOPub's topic.
-    pub(crate) identities: Vec<Bytes>,
     pub(crate) header: Header,
     /// The header of the request that this is about; none for `{}`.
     pub(crate) parent: Option<Header>,
-    pub(crate) metadata: Bytes,
     pub(crate) content: Bytes,
-    /// Raw buffers, which the signature does not cover. One that was too long for the guard is empty.
-    pub(crate) buffers: Vec<Bytes>,
 }
 
 impl Message {
@@ -102,11 +93,11 @@ pub(crate) fn parse(frames: &[Bytes], key: &Key) -> Result<Parsed, ParseError> {
 }
 
 fn read<'a>(frames: &'a [Bytes], key: &Key) -> Result<(Parsed, &'a [u8]), ParseError> {
-    let mut halves = frames.splitn(2, |frame| frame == DELIMITER);
-    let (Some(identities), Some(rest)) = (halves.next(), halves.next()) else {
+    // Before it are routing identities, or IOPub's topic; behind the content are raw buffers, which the signature does not cover.
+    let Some(rest) = frames.splitn(2, |frame| frame == DELIMITER).nth(1) else {
         return Err(ParseError::NoDelimiter);
     };
-    let [signature, header, parent, metadata, content, buffers @ ..] = rest else {
+    let [signature, header, parent, metadata, content, ..] = rest else {
         return Err(ParseError::TooFewFrames(rest.len()));
     };
     let verified = key.verify(signature, [header, parent, metadata, content]);
@@ -119,14 +110,7 @@ fn read<'a>(frames: &'a [Bytes], key: &Key) -> Result<(Parsed, &'a [u8]), ParseE
     let parsed = if elided {
         Parsed::Elided { header, parent }
     } else {
-        Parsed::Message(Message {
-            identities: identities.to_vec(),
-            header,
-            parent,
-            metadata: metadata.clone(),
-            content: content.clone(),
-            buffers: buffers.to_vec(),
-        })
+        Parsed::Message(Message { header, parent, content: content.clone() })
     };
     Ok((parsed, signature))
 }

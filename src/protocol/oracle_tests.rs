@@ -26,7 +26,6 @@ fn base64(frames: &[Bytes]) -> Value {
 /// What we read, in the form in which the oracle tells what it read.
 fn told(message: &Message) -> Value {
     json!({
-        "identities": base64(&message.identities),
         "header": {
             "msg_id": message.header.msg_id,
             "session": message.header.session,
@@ -36,9 +35,7 @@ fn told(message: &Message) -> Value {
         },
         "date": timestamp(&message.header.date).map(|date| date.as_microsecond() as f64 / 1e6),
         "parent_id": message.parent_id(),
-        "metadata": serde_json::from_slice::<Value>(&message.metadata).unwrap(),
         "content": message.content_as::<Value>().unwrap(),
-        "buffers": base64(&message.buffers),
     })
 }
 

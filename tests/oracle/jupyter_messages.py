@@ -27,19 +27,16 @@ def session(key):
 def deserialize(key, frames):
     """What jupyter_client makes of the frames, or null if it refuses them."""
     reader = session(key)
-    identities, rest = reader.feed_identities(frames)
+    _, rest = reader.feed_identities(frames)
     try:
         message = reader.deserialize(rest)
     except (ValueError, TypeError):
         return None
     return {
-        "identities": encode(identities),
         "header": {name: message["header"][name] for name in ("msg_id", "session", "username", "msg_type", "version")},
         "date": message["header"]["date"].timestamp() if message["header"].get("date") else None,
         "parent_id": message["parent_header"].get("msg_id"),
-        "metadata": message["metadata"],
         "content": message["content"],
-        "buffers": encode(bytes(buffer) for buffer in message["buffers"]),
     }
 
 
