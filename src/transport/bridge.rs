@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::frame::{Frame, invalid};
-use super::link::{Link, LinkKind, Opener, Outgoing};
+use super::link::{ControlSender, Link, Opener, Outgoing};
 use super::recording::{Page, Reassembly};
 
 mod report;
@@ -87,7 +87,7 @@ type Waiting = Arc<Mutex<Option<VecDeque<(u64, oneshot::Sender<Result<Bytes, Bri
 /// The bridge, as the driver sees it.
 #[derive(Debug)]
 pub(crate) struct Bridge {
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: ControlSender,
     waiting: Waiting,
     events: mpsc::Receiver<BridgeEvent>,
     opener: Opener,
@@ -109,12 +109,11 @@ impl Bridge {
 
     /// Speaks to the bridge behind a link, which expects a greeting first.
     pub(crate) fn over(link: Link) -> Self {
-        let relayed = link.kind() == LinkKind::Relay;
         let (outgoing, control, opener) = link.into_parts();
         let waiting = Waiting::new(Mutex::new(Some(VecDeque::new())));
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
         tokio::spawn(read_control(control, Arc::clone(&waiting), sender));
-        if relayed {
+        if let Opener::Relay { outgoing, .. } = &opener {
             tokio::spawn(ping(outgoing.downgrade()));
         }
         Self { outgoing, waiting, events, opener, next_id: 1 }
@@ -241,9 +240,8 @@ impl Bridge {
     }
 
     fn tell(&self, message: &serde_json::Value) {
-        if self.outgoing.try_send(Frame::data(0, message.to_string()).into()).is_err() {
-            tracing::warn!("the bridge does not take messages");
-        }
+        // A link that has ended takes nothing, and is made again.
+        let _ = self.outgoing.send(Outgoing { frame: Frame::data(0, message.to_string()), descriptors: Vec::new() });
     }
 
     fn send(
@@ -260,7 +258,7 @@ impl Bridge {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(waiting) = waiting.as_mut() else { return receiver };
         let outgoing = Outgoing { frame: Frame::data(0, message.to_string()), descriptors };
-        if self.outgoing.try_send(outgoing).is_ok() {
+        if self.outgoing.send(outgoing).is_ok() {
             waiting.push_back((id, sender));
         }
         receiver
@@ -280,13 +278,14 @@ impl Bridge {
     }
 }
 
-async fn ping(outgoing: mpsc::WeakSender<Outgoing>) {
+/// Not with the control messages: of these there would be ever more where the relay does not read.
+async fn ping(outgoing: mpsc::WeakSender<Frame>) {
     let mut interval = tokio::time::interval(PING_INTERVAL);
     loop {
         interval.tick().await;
         let Some(outgoing) = outgoing.upgrade() else { return };
         // Without an id there is no answer to match.
-        if outgoing.send(Frame::data(0, &br#"{"type":"ping"}"#[..]).into()).await.is_err() {
+        if outgoing.send(Frame::data(0, &br#"{"type":"ping"}"#[..])).await.is_err() {
             return;
         }
     }

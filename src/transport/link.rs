@@ -21,39 +21,30 @@ use futures_util::StreamExt;
 /// How many control messages may wait for the driver; an honest bridge sends a handful in a kernel's life.
 const CONTROL_QUEUE: usize = 256;
 
-/// A frame on its way to the bridge, with the descriptors that go with it on the socket link.
+/// A control message on its way to the bridge, with the descriptors that go with it on the socket link.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(super) struct Outgoing {
     pub(super) frame: Frame,
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
-impl From<Frame> for Outgoing {
-    fn from(frame: Frame) -> Self {
-        Self { frame, descriptors: Vec::new() }
-    }
-}
-
-/// Which link a session uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LinkKind {
-    Relay,
-    Socket,
-}
+/// Takes control messages, and never refuses one while the link lives: each belongs to a call that waits for its answer, or to the
+/// one cell that runs, so that there are few however slowly the bridge reads.
+pub(super) type ControlSender = mpsc::UnboundedSender<Outgoing>;
 
 /// A connected link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(super) outgoing: mpsc::Sender<Outgoing>,
+    outgoing: ControlSender,
     /// Payloads of stream 0; the end, or the reason of a cut, comes last.
-    pub(super) control: mpsc::Receiver<std::io::Result<Bytes>>,
+    control: mpsc::Receiver<std::io::Result<Bytes>>,
     opener: Opener,
 }
 
 /// Opens channels; a cheap handle.
 #[derive(Debug, Clone)]
 pub(crate) enum Opener {
-    Relay { streams: Arc<RelayStreams>, outgoing: mpsc::WeakSender<Outgoing> },
+    Relay { streams: Arc<RelayStreams>, outgoing: mpsc::Sender<Frame> },
     Socket(Arc<SocketDirectory>),
 }
 
@@ -61,7 +52,7 @@ impl Link {
     /// Takes over a link whose `outgoing` queue somebody writes out, and reads its frames.
     pub(super) fn new(
         reader: impl AsyncRead + Send + Unpin + 'static,
-        outgoing: mpsc::Sender<Outgoing>,
+        outgoing: ControlSender,
         opener: Opener,
     ) -> Self {
         let (sender, control) = mpsc::channel(CONTROL_QUEUE);
@@ -73,14 +64,7 @@ impl Link {
         Self { outgoing, control, opener }
     }
 
-    pub(crate) fn kind(&self) -> LinkKind {
-        match self.opener {
-            Opener::Relay { .. } => LinkKind::Relay,
-            Opener::Socket(_) => LinkKind::Socket,
-        }
-    }
-
-    pub(super) fn into_parts(self) -> (mpsc::Sender<Outgoing>, mpsc::Receiver<std::io::Result<Bytes>>, Opener) {
+    pub(super) fn into_parts(self) -> (ControlSender, mpsc::Receiver<std::io::Result<Bytes>>, Opener) {
         (self.outgoing, self.control, self.opener)
     }
 }

@@ -103,22 +103,34 @@ pub(crate) fn relay_link(
     stdin: impl AsyncWrite + Send + Unpin + 'static,
     stdout: impl AsyncRead + Send + Unpin + 'static,
 ) -> Link {
+    let (control, messages) = mpsc::unbounded_channel();
     let (outgoing, queue) = mpsc::channel(OUTGOING_QUEUE);
-    tokio::spawn(write_frames(stdin, queue));
-    let opener = Opener::Relay { streams: Arc::default(), outgoing: outgoing.downgrade() };
-    Link::new(stdout, outgoing, opener)
+    tokio::spawn(write_frames(stdin, messages, queue));
+    Link::new(stdout, control, Opener::Relay { streams: Arc::default(), outgoing })
 }
 
-async fn write_frames(mut stdin: impl AsyncWrite + Send + Unpin, mut queue: mpsc::Receiver<Outgoing>) {
+/// Control messages go first: what is told of a cell is there before the cell.
+async fn write_frames(
+    mut stdin: impl AsyncWrite + Send + Unpin,
+    mut control: mpsc::UnboundedReceiver<Outgoing>,
+    mut queue: mpsc::Receiver<Frame>,
+) {
     let mut buffer = BytesMut::new();
-    while let Some(outgoing) = queue.recv().await {
-        let mut next = Some(outgoing);
-        while let Some(outgoing) = next {
-            if let Err(error) = FrameCodec.encode(&outgoing.frame, &mut buffer) {
+    loop {
+        let first = tokio::select! {
+            biased;
+            Some(message) = control.recv() => message.frame,
+            Some(frame) = queue.recv() => frame,
+            else => break,
+        };
+        let mut next = Some(first);
+        while let Some(frame) = next {
+            if let Err(error) = FrameCodec.encode(&frame, &mut buffer) {
                 tracing::error!(%error, "a frame could not be written");
                 return;
             }
-            next = if buffer.len() < CREDIT { queue.try_recv().ok() } else { None };
+            let mut more = || control.try_recv().map(|message| message.frame).or_else(|_| queue.try_recv()).ok();
+            next = if buffer.len() < CREDIT { more() } else { None };
         }
         if stdin.write_all_buf(&mut buffer).await.is_err() || stdin.flush().await.is_err() {
             return;
@@ -132,11 +144,10 @@ async fn write_frames(mut stdin: impl AsyncWrite + Send + Unpin, mut queue: mpsc
 
 pub(super) async fn open_relay_stream(
     streams: &Arc<RelayStreams>,
-    outgoing: &mpsc::WeakSender<Outgoing>,
+    outgoing: &mpsc::Sender<Frame>,
     channel: Channel,
 ) -> std::io::Result<(ChannelReader, ChannelWriter)> {
     let gone = || std::io::Error::new(std::io::ErrorKind::BrokenPipe, "the relay has ended");
-    let outgoing = outgoing.upgrade().ok_or_else(gone)?;
     let (sender, incoming) = mpsc::unbounded_channel();
     let allowance = Arc::new(Semaphore::new(CREDIT));
     let credit = Arc::new(Semaphore::new(CREDIT));
@@ -155,8 +166,8 @@ pub(super) async fn open_relay_stream(
         table.open.insert(number, entry);
         number
     };
-    outgoing.send(Frame::open(number, channel.name()).into()).await.map_err(|_| gone())?;
-    let stream = Arc::new(OpenStream { number, streams: Arc::clone(streams), outgoing });
+    outgoing.send(Frame::open(number, channel.name())).await.map_err(|_| gone())?;
+    let stream = Arc::new(OpenStream { number, streams: Arc::clone(streams), outgoing: outgoing.clone() });
     let reader = RelayReader { stream: Arc::clone(&stream), incoming, allowance, consumed: 0 };
     Ok((ChannelReader::Relay(reader), ChannelWriter::Relay(RelayWriter { stream, credit })))
 }
@@ -166,7 +177,7 @@ pub(super) async fn open_relay_stream(
 struct OpenStream {
     number: u8,
     streams: Arc<RelayStreams>,
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: mpsc::Sender<Frame>,
 }
 
 impl Drop for OpenStream {
@@ -174,7 +185,7 @@ impl Drop for OpenStream {
         if self.streams.forget(self.number) {
             let outgoing = self.outgoing.clone();
             let frame = Frame::close(self.number);
-            if let Err(mpsc::error::TrySendError::Full(close)) = outgoing.try_send(frame.into())
+            if let Err(mpsc::error::TrySendError::Full(close)) = outgoing.try_send(frame)
                 && let Ok(runtime) = tokio::runtime::Handle::try_current()
             {
                 runtime.spawn(async move { outgoing.send(close).await });
@@ -201,7 +212,7 @@ impl RelayReader {
             let returned = std::mem::take(&mut self.consumed);
             self.allowance.add_permits(returned);
             let frame = Frame::credit(self.stream.number, u32::try_from(returned).unwrap_or(u32::MAX));
-            self.stream.outgoing.send(frame.into()).await.ok()?;
+            self.stream.outgoing.send(frame).await.ok()?;
         }
         Some(chunk)
     }
@@ -222,7 +233,7 @@ impl RelayWriter {
             let part = bytes.split_to(bytes.len().min(64 * 1024));
             let permits = u32::try_from(part.len()).unwrap_or(u32::MAX);
             self.credit.acquire_many(permits).await.map_err(|_| gone())?.forget();
-            self.stream.outgoing.send(Frame::data(self.stream.number, part).into()).await.map_err(|_| gone())?;
+            self.stream.outgoing.send(Frame::data(self.stream.number, part)).await.map_err(|_| gone())?;
         }
         Ok(())
     }
@@ -236,7 +247,7 @@ mod tests {
     async fn frames_of_no_bytes_wait_in_no_queue() {
         let streams = Arc::<RelayStreams>::default();
         let (outgoing, _sent) = mpsc::channel(1);
-        let opened = open_relay_stream(&streams, &outgoing.downgrade(), Channel::Iopub).await.unwrap();
+        let opened = open_relay_stream(&streams, &outgoing, Channel::Iopub).await.unwrap();
         let (ChannelReader::Relay(reader), _writer) = opened else { panic!("a relayed channel") };
         for _ in 0..1000 {
             streams.receive(Frame::data(reader.stream.number, Bytes::new())).unwrap();

@@ -24,7 +24,6 @@ use super::frame::FrameCodec;
 use super::link::{Link, Opener, Outgoing};
 use super::pump::{ChannelReader, ChannelWriter};
 
-const OUTGOING_QUEUE: usize = 16;
 /// Jupyter's five: shell, stdin, control, iopub, hb.
 const LISTENERS: u8 = 5;
 
@@ -114,12 +113,12 @@ impl SocketListener {
 
 fn socket_link(stream: UnixStream, directory: Arc<SocketDirectory>) -> Link {
     let (reader, writer) = stream.into_split();
-    let (outgoing, queue) = mpsc::channel(OUTGOING_QUEUE);
+    let (outgoing, queue) = mpsc::unbounded_channel();
     tokio::spawn(write_frames(writer, queue));
     Link::new(reader, outgoing, Opener::Socket(directory))
 }
 
-async fn write_frames(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Outgoing>) {
+async fn write_frames(mut writer: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
     let mut buffer = BytesMut::new();
     while let Some(Outgoing { frame, descriptors }) = queue.recv().await {
         if let Err(error) = FrameCodec.encode(&frame, &mut buffer) {

@@ -116,6 +116,31 @@ async fn a_link_that_is_lost_at_every_start_of_a_kernel_ends_the_session() {
 }
 
 #[tokio::test]
+async fn a_cell_that_goes_on_over_another_link_has_its_deadline_told_again() {
+    let engine = FakeEngine::new();
+    let session = builder(&engine).detached(true).start().await.unwrap();
+    let container = engine.container();
+    let timeout = Duration::from_secs(60);
+    let running = tokio::spawn(session.run("while True: pass").timeout(timeout).into_future());
+    while !container.kernel().is_some_and(|kernel| kernel.is_busy()) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(container.deadlines(), [timeout]);
+    container.lose_link();
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while container.deadlines().len() == 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the bridge may never have heard of the deadline");
+    assert!(container.deadlines()[1] < timeout, "what is left of it");
+    session.interrupt().await.unwrap();
+    assert_eq!(running.await.unwrap().unwrap().status, Status::Interrupted);
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
 async fn code_that_ignores_interrupts_costs_the_kernel() {
     let engine = FakeEngine::new();
     let session = session(&engine).await;

@@ -86,6 +86,8 @@ impl<C: Container> Driver<C> {
                 // Nothing says what it sent meanwhile.
                 running.collector.left_out("stream");
             }
+            // The bridge may never have heard of it.
+            self.bridge.deadline(running.time_left(Duration::ZERO), self.settings.grace);
             if interrupted {
                 self.start_interrupt(None).await;
             }

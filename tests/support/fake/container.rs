@@ -34,6 +34,8 @@ pub(crate) struct Container {
     violations: Mutex<Vec<String>>,
     forged_files: Mutex<Vec<u8>>,
     lost_starts: Mutex<VecDeque<bool>>,
+    deadlines: Mutex<Vec<Duration>>,
+    losses: watch::Sender<u64>,
 }
 
 /// What PID 1 knows.
@@ -65,6 +67,8 @@ impl Container {
             violations: Mutex::default(),
             forged_files: Mutex::default(),
             lost_starts: Mutex::default(),
+            deadlines: Mutex::default(),
+            losses: watch::Sender::default(),
         })
     }
 
@@ -99,6 +103,21 @@ impl Container {
     /// How many of these are still to come.
     pub(crate) fn starts_to_lose(&self) -> usize {
         lock(&self.lost_starts).len()
+    }
+
+    /// The link is lost now.
+    pub(crate) fn lose_link(&self) {
+        self.losses.send_modify(|losses| *losses += 1);
+    }
+
+    /// Waits until the link is lost, from the first poll on.
+    pub(super) async fn link_lost(&self) {
+        let _ = self.losses.subscribe().changed().await;
+    }
+
+    /// The deadlines of which the host has told.
+    pub(crate) fn deadlines(&self) -> Vec<Duration> {
+        lock(&self.deadlines).clone()
     }
 
     /// What `bridge files` says from now on, whatever it is asked.
@@ -176,6 +195,10 @@ impl Container {
     ) -> bool {
         let kind = message["type"].as_str().unwrap_or_default();
         if message["id"].is_null() {
+            if kind == "deadline" {
+                let ms = message["ms"].as_u64().expect("a number of milliseconds");
+                lock(&self.deadlines).push(Duration::from_millis(ms));
+            }
             if !matches!(kind, "ping" | "deadline" | "done") {
                 self.violated(format!("the host sent a {kind} without an id"));
             }

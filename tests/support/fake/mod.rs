@@ -32,6 +32,7 @@ const _: () = {
     let _ =
         (Container::interrupts, Container::violations, Container::set_greeting, Container::kernel, Container::exited);
     let _ = (Container::forge_files, Container::lose_at_starts, Container::starts_to_lose);
+    let _ = (Container::lose_link, Container::deadlines);
     let _ = (Kernel::end, Kernel::is_busy, [End::Code(0), End::Signal(9), End::OutOfMemory]);
     let _ = [Greeting::Honest, Greeting::Slow, Greeting::Silent, Greeting::Http, Greeting::Old];
     let _ = [Status::Created, Status::Running, Status::Exited(None)];

@@ -54,6 +54,7 @@ pub(super) async fn run(container: Arc<Container>, stdin: DuplexStream, stdout: 
             0
         }
         _ = &mut writing => 1,
+        () = container.link_lost() => 137,
         _ = container.exited() => 137,
     };
     container.disconnected(connection);
