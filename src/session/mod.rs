@@ -142,7 +142,7 @@ impl Session {
     }
 
     /// Interrupts the running cell, if one runs: a `KeyboardInterrupt` in the user's code. Returns once the kernel has taken the
-    /// signal, which says nothing of what the code makes of it: that is in the cell's own [`Execution`].
+    /// signal, or after five seconds where it is paused. That says nothing of what the code makes of it, which is in the cell's own [`Execution`].
     /// A cell that ends at the same moment may not see it; the next one never does.
     ///
     /// # Errors

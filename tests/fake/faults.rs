@@ -141,6 +141,20 @@ async fn a_cell_that_goes_on_over_another_link_has_its_deadline_told_again() {
 }
 
 #[tokio::test]
+async fn an_interrupt_that_the_kernels_control_channel_does_not_take_is_left_to_the_bridge() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    let running = tokio::spawn(session.run("print('begun')\n%hostile close-control\nwhile True: pass").into_future());
+    while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
+        tokio::task::yield_now().await;
+    }
+    session.interrupt().await.unwrap();
+    assert_eq!(running.await.unwrap().unwrap().status, Status::Interrupted);
+    assert_eq!(engine.container().interrupts(), 1);
+    stop(&session, &engine).await;
+}
+
+#[tokio::test]
 async fn code_that_ignores_interrupts_costs_the_kernel() {
     let engine = FakeEngine::new();
     let session = session(&engine).await;

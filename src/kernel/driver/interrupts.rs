@@ -35,14 +35,13 @@ impl<C: Container> Driver<C> {
         let Some(interrupt) = &mut self.interrupt else { return };
         match self.running.as_ref().map(Running::has_begun) {
             Some(begun) if interrupt.needs_request(Instant::now(), begun) => {
-                match self.connection.request(Channel::Control, "interrupt_request", &Empty {}).await {
-                    Ok(id) => interrupt.requested(id),
-                    Err(error) => {
-                        tracing::warn!(%error, "the interrupt did not reach the kernel");
-                        self.interrupt = None;
-                        return;
-                    }
-                }
+                let request = self.connection.request(Channel::Control, "interrupt_request", &Empty {}).await;
+                let request = request.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "the interrupt is left to the bridge");
+                    // The id of none.
+                    String::new()
+                });
+                interrupt.requested(request);
             }
             None if interrupt.request().is_none() => {
                 self.interrupt = None;

@@ -64,11 +64,15 @@ pub(crate) enum RelayFault {
     Killed,
 }
 
-/// Does what it is told, on IOPub, or on shell if that is the second word.
+/// Does what it is told, or says it, on IOPub, or on shell if that is the second word.
 pub(super) async fn act(what: &str, shared: &Shared, request: &Request) {
     let (what, channel) = what.split_once(' ').unwrap_or((what, "iopub"));
     if let Some(fault) = what.strip_prefix("relay-") {
         shared.relay_faults.send_replace(relay_fault(fault));
+        return;
+    }
+    if let Some(channel) = what.strip_prefix("close-") {
+        shared.closed.send_replace(channel.to_owned());
         return;
     }
     let parent = &request.asked.header;

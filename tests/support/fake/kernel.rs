@@ -48,6 +48,8 @@ pub(super) struct Shared {
     pub(super) gil_held: watch::Sender<bool>,
     /// What somebody in the container does to the relay.
     pub(super) relay_faults: watch::Sender<Option<RelayFault>>,
+    /// The channel that is closed.
+    pub(super) closed: watch::Sender<String>,
     busy: AtomicBool,
     end: watch::Sender<Option<End>>,
     routes: Mutex<Routes>,
@@ -73,6 +75,7 @@ impl Kernel {
             interrupts: watch::Sender::new(0),
             gil_held: watch::Sender::new(false),
             relay_faults: watch::Sender::new(None),
+            closed: watch::Sender::default(),
             busy: AtomicBool::new(false),
             end: watch::Sender::new(None),
             routes: Mutex::default(),
@@ -141,8 +144,11 @@ impl Kernel {
                 self.0.take(&channel, &identity, &sender, frames).await;
             }
         };
+        let mut closed = self.0.closed.subscribe();
+        let closing = async { drop(closed.wait_for(|closed| *closed == channel).await) };
         let ended = tokio::select! {
             () = reading => None,
+            () = closing => None,
             end = self.0.ended() => Some(end),
         };
         self.0.forget(&sender);
