@@ -141,11 +141,9 @@ class Bridge:
             self._lease.detach(time.monotonic())
 
     def _tell(self, event: Message) -> None:
-        if event["type"] == "exit":
-            self._deadline.clear()
+        self._deadline.clear()
         if self._controller is not None:
-            # A kernel that stops and goes on all the time must not cost us the controller.
-            self._links.tell(self._controller, event, droppable=event["type"] != "exit")
+            self._links.tell(self._controller, event)
 
     def _handle(self, peer: Peer, message: Message) -> None:
         kind = message.get("type")

@@ -12,7 +12,7 @@ from struct import Struct
 from bridge import linux
 
 REPORT = Struct("=ci")  # what, and a pid, errno or wait status
-FORKED, FAILED, CHANGED = b"f", b"e", b"c"
+FORKED, FAILED, ENDED = b"f", b"e", b"x"
 
 
 def fork_kept(report: int, listeners: list[int]) -> bool:
@@ -38,11 +38,10 @@ def _keep(report: int, kernel: int) -> bool:
     os.write(report, REPORT.pack(FORKED, kernel))
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WUNTRACED | os.WCONTINUED)
+            pid, status = os.waitpid(-1, 0)
         except ChildProcessError:
             return False
         if pid == kernel:
-            os.write(report, REPORT.pack(CHANGED, status))
-            if os.WIFEXITED(status) or os.WIFSIGNALED(status):
-                # What the kernel left becomes PID 1's, which ends it.
-                return False
+            os.write(report, REPORT.pack(ENDED, status))
+            # What the kernel left becomes PID 1's, which ends it.
+            return False

@@ -89,7 +89,7 @@ class Kernels:
                     os.close(descriptor)
         self._generation = generation
         self.current = kernel
-        self._selector.register(kernel.report, EVENT_READ, lambda _: self._read_reports(kernel))
+        self._selector.register(kernel.report, EVENT_READ, lambda _: self._read_report(kernel))
         return kernel
 
     def _in_init(self) -> bool:
@@ -99,7 +99,7 @@ class Kernels:
         """Ends the kernel and every other child with all that they started. Returns whether that worked."""
         kernel = self.current
         if kernel is not None:
-            self._read_reports(kernel)
+            kernel.read_report()
         ended_itself = kernel is not None and kernel.exit_status is not None
         self._ending = True
         clean = sweep(self._reap, self._wait_for_child)
@@ -173,7 +173,7 @@ class Kernels:
         self._reap()
         kernel = self.current
         if kernel is not None and kernel.keeper_ended:
-            self._read_reports(kernel)
+            kernel.read_report()
         if kernel is not None and (kernel.keeper_ended or kernel.exit_status is not None):
             # Without a kernel nothing that it started goes on. If it lives, somebody killed its keeper.
             self._ending = True
@@ -209,17 +209,10 @@ class Kernels:
             elif pid == kernel.pid:
                 kernel.exit_status = status
 
-    def _read_reports(self, kernel: Kernel) -> None:
-        if kernel is not self.current:
-            return
-        for status in kernel.read_reports():
-            if os.WIFSTOPPED(status):
-                self.tell({"type": "stopped", "generation": kernel.generation, "signal": os.WSTOPSIG(status)})
-            elif os.WIFCONTINUED(status):
-                event = {"type": "continued", "generation": kernel.generation, "signal": int(signal.SIGCONT)}
-                self.tell(event)
-            else:
-                kernel.exit_status = status
+    def _read_report(self, kernel: Kernel) -> None:
+        # The descriptor of one that has ended meanwhile is closed.
+        if kernel is self.current:
+            kernel.read_report()
 
     def _ended(self, kernel: Kernel, *, by_us: bool) -> None:
         status = kernel.exit_status

@@ -16,7 +16,6 @@ from bridge.sweep import parent_of
 SOCKET_NAME = "bridge.sock"
 MAX_PEERS = 24
 """One controller, its watchers, and those that are refused."""
-MAX_UNSENT_EVENTS = 16 * 1024
 REDIAL_SECONDS = 0.2
 SILENCE_SECONDS = 60.0
 FAREWELL_SECONDS = 1.0
@@ -148,10 +147,8 @@ class Links:
         peer.queue(message)
         self._flush(peer)
 
-    def tell(self, peer: Peer, event: Message, *, droppable: bool) -> None:
-        """Sends an event. One that may be missed is left out for a peer that is slow to read."""
-        if droppable and peer.unsent > MAX_UNSENT_EVENTS:
-            return
+    def tell(self, peer: Peer, event: Message) -> None:
+        """Sends an event."""
         try:
             peer.queue(event)
             self._flush(peer)

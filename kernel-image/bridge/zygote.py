@@ -7,7 +7,7 @@ import select
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bridge import keeper, linux
 from bridge.page import BusyPage
@@ -59,24 +59,15 @@ class Kernel:
     oom_kills: int
     keeper_ended: bool = False
     exit_status: int | None = None
-    pending: bytes = field(default=b"", repr=False)
 
-    def read_reports(self) -> list[int]:
-        """The kernel's wait statuses that its keeper has reported since."""
-        statuses: list[int] = []
-        while True:
-            try:
-                chunk = os.read(self.report, 4096)
-            except BlockingIOError:
-                return statuses
-            if not chunk:
-                return statuses
-            self.pending += chunk
-            while len(self.pending) >= keeper.REPORT.size:
-                what, value = keeper.REPORT.unpack_from(self.pending)
-                self.pending = self.pending[keeper.REPORT.size :]
-                if what == keeper.CHANGED:
-                    statuses.append(value)
+    def read_report(self) -> None:
+        """Takes the kernel's wait status, if its keeper has reported it."""
+        try:
+            report = os.read(self.report, keeper.REPORT.size)
+        except BlockingIOError:
+            return
+        if len(report) == keeper.REPORT.size:
+            self.exit_status = keeper.REPORT.unpack(report)[1]
 
     def close(self) -> None:
         os.close(self.report)

@@ -204,7 +204,7 @@ async fn death(bridge: &mut Bridge, generation: u64) -> String {
             }
             BridgeEvent::Cut(reason) => return format!("the link was cut: {reason}"),
             BridgeEvent::Gone => return "the bridge is gone".to_owned(),
-            BridgeEvent::Exit(_) | BridgeEvent::Stopped { .. } => {}
+            BridgeEvent::Exit(_) => {}
         }
     }
 }

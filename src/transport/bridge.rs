@@ -30,11 +30,6 @@ const MAX_RECORDING: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) enum BridgeEvent {
     Exit(KernelExit),
-    /// The kernel process was stopped by a signal, or goes on.
-    Stopped {
-        generation: u64,
-        stopped: bool,
-    },
     /// The other side broke the protocol.
     Cut(String),
     /// The control connection has ended.
@@ -309,22 +304,11 @@ async fn read_control(
                 continue;
             }
         };
-        let event = match incoming.kind.as_str() {
-            "reply" => {
-                answer(&waiting, &incoming, payload);
-                continue;
-            }
-            "exit" => read(&payload).ok().map(BridgeEvent::Exit),
-            "stopped" | "continued" => {
-                let stopped = incoming.kind == "stopped";
-                read::<KernelExit>(&payload)
-                    .ok()
-                    .map(|about| BridgeEvent::Stopped { generation: about.generation, stopped })
-            }
-            _ => None,
-        };
-        if let Some(event) = event
-            && events.try_send(event).is_err()
+        if incoming.kind == "reply" {
+            answer(&waiting, &incoming, payload);
+        } else if incoming.kind == "exit"
+            && let Ok(exit) = read(&payload)
+            && events.try_send(BridgeEvent::Exit(exit)).is_err()
         {
             break Some(invalid("the bridge told of too many events"));
         }

@@ -35,10 +35,15 @@ def wait_until(what: str, condition: Callable[[], Any], patience: float = PATIEN
     return value
 
 
+def state_of(pid: int) -> str:
+    """The letter that the system has for what a process does: R, S, T for a stopped one, …"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def alive(pid: int) -> bool:
     """Whether a process exists and is not a zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        return state_of(pid) not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from relay_host import CLOSE, CREDIT, DATA, OPEN, RelayHost
-from support import BRIDGE, HEADER, Bridge, Cell, run, wait_until
+from support import BRIDGE, HEADER, Bridge, Cell, run, state_of, wait_until
 
 
 def command(bridge: Bridge) -> list[str]:
@@ -137,8 +137,9 @@ def test_a_broken_protocol_ends_the_relay(bridge: Bridge, start_raw: Callable[[]
     control = bridge.controller()
     client = bridge.client(control.request("start"))
     # Stopped, it takes nothing, so that nothing earns new credit.
-    Cell(client, "import os; os.kill(os.getpid(), 19)")
-    control.event("stopped")
+    kernel = int(run(client, "import os; os.getpid()").result())
+    Cell(client, "os.kill(os.getpid(), 19)")
+    wait_until("the kernel to stop", lambda: state_of(kernel) == "T")
     raw = start_raw()
     try:
         raw.stdin.write(broken)

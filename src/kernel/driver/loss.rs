@@ -38,10 +38,6 @@ impl<C: Container> Driver<C> {
         match event {
             BridgeEvent::Exit(exit) if exit.generation == self.connection.generation => self.kernel_died(exit).await,
             BridgeEvent::Exit(_) => Ok(()),
-            BridgeEvent::Stopped { generation, stopped } => {
-                tracing::debug!(generation, stopped, "the kernel process was stopped or continued");
-                Ok(())
-            }
             BridgeEvent::Cut(reason) => Err(End::Gone(format!("the link to the container was cut: {reason}"))),
             BridgeEvent::Gone => self.relink().await,
         }
