@@ -181,13 +181,14 @@ class Relay:
         if stream in self._channels:
             raise frames.BrokenFrame(f"stream {stream} is open already")
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # A kernel whose queue of callers is full must not hold the other streams up.
+        sock.setblocking(False)
         try:
             sock.connect(self._channel_path(name.decode()))
         except (OSError, ValueError, KeyError) as error:
             sock.close()
             self._put(stream, CLOSE, f"cannot connect to {name!r}: {error}".encode()[: frames.MAX_PAYLOAD])
             return
-        sock.setblocking(False)
         self._channels[stream] = Channel(sock)
 
     def _channel_path(self, name: str) -> str:

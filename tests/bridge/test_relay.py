@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from relay_host import CLOSE, CREDIT, DATA, OPEN, RelayHost
-from support import BRIDGE, HEADER, Bridge, Cell, run, state_of, wait_until
+from support import BRIDGE, HEADER, PATIENCE, Bridge, Cell, run, state_of, wait_until
 
 
 def command(bridge: Bridge) -> list[str]:
@@ -121,6 +125,32 @@ def test_a_channel_that_cannot_be_opened_is_closed_with_a_reason(start_raw: Call
     assert (stream, kind) == (9, CLOSE)
     assert reason.startswith(b"cannot connect")
     assert raw.end() == 0
+
+
+def test_a_kernel_whose_queue_of_callers_is_full_does_not_hold_the_relay_up(
+    bridge: Bridge, start_raw: Callable[[], Raw]
+) -> None:
+    control = bridge.controller()
+    kernel = int(run(bridge.client(control.request("start")), "import os; os.getpid()").result())
+    raw = start_raw()
+    os.kill(kernel, signal.SIGSTOP)
+    wait_until("the kernel to stop", lambda: state_of(kernel) == "T")
+    callers = []
+    try:
+        while True:
+            callers.append(socket.socket(socket.AF_UNIX))
+            callers[-1].setblocking(False)
+            callers[-1].connect(str(bridge.runtime_dir / "k1-1"))
+    except BlockingIOError:
+        pass
+    begun = time.monotonic()
+    raw.send(9, OPEN, b"shell")
+    stream, kind, reason = raw.receive()
+    assert time.monotonic() - begun < PATIENCE
+    assert (stream, kind) == (9, CLOSE)
+    assert reason.startswith(b"cannot connect")
+    for caller in callers:
+        caller.close()
 
 
 @pytest.mark.parametrize(
