@@ -27,6 +27,7 @@ from bridge.zygote import CHANNEL_COUNT, BecomeKernel, is_listener
 
 VERSION = 1
 EXIT_SHUTDOWN = 0
+EXIT_INTERNAL = 1
 SCRIPT_SECONDS = 5.0
 """How long the processes of a script that got out of hand may take to end."""
 MAX_WATCHERS = 8
@@ -126,6 +127,8 @@ class Bridge:
             self._kernels.start([], self._close_in_child)
         except CannotStart as error:
             print(f"bridge: cannot restart the kernel: {error}", file=sys.stderr)
+            if self._kernels.current is not None:
+                raise Ended(EXIT_INTERNAL) from error  # the last rung: the cell must not go on
 
     def _close_in_child(self) -> None:
         self._selector.close()
@@ -161,9 +164,11 @@ class Bridge:
         except Refused as error:
             refusal = error
             answer = {"ok": False, "code": error.code, "error": str(error)}
+        except OSError as error:
+            answer = {"ok": False, "code": "system", "error": str(error)}
         last = refusal is not None and refusal.code in ("held", "version", "busy")
         self._links.answer(peer, {"type": "reply", "id": message["id"], **answer}, last=last)
-        if kind == "shutdown" and refusal is None:
+        if kind == "shutdown" and answer["ok"]:
             raise Ended(EXIT_SHUTDOWN)
 
     def _check_role(self, peer: Peer, kind: object, message: Message) -> None:
@@ -316,6 +321,14 @@ def main(argv: list[str]) -> int:
         return bridge.run()
     except BecomeKernel as forked:
         spec = forked.spec
+    except Exception as error:  # noqa: BLE001
+        # One line for the container's log. It is not always our own fault: the kernel may set our limits.
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        place = f"{os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else "?"
+        print(f"bridge: {type(error).__name__} in {place}: {error}", file=sys.stderr)
+        return EXIT_INTERNAL
     from bridge import launcher
 
     return launcher.main(spec)

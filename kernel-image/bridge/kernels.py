@@ -11,10 +11,11 @@ from selectors import EVENT_READ, DefaultSelector
 
 from bridge import zygote
 from bridge.cgroup import oom_kills
+from bridge.links import SOCKET_NAME, remove
 from bridge.page import BusyPage
 from bridge.peer import Message
 from bridge.recording import Recording
-from bridge.sweep import children, sweep
+from bridge.sweep import sweep
 from bridge.zygote import ForkFailed, Kernel, Spec
 
 
@@ -104,18 +105,27 @@ class Kernels:
         self._ending = True
         clean = sweep(self._reap, self._wait_for_child)
         self._ending = False
-        if kernel is not None:
+        if kernel is not None and clean:
             self._ended(kernel, by_us=not ended_itself)
-        self._remove_files()
+        self._clear()
         return clean
 
-    def _remove_files(self) -> None:
-        for name in os.listdir(self._runtime_dir):
-            if name.startswith("k"):
-                try:
-                    os.unlink(os.path.join(self._runtime_dir, name))
-                except OSError:
-                    pass
+    def _clear(self) -> None:
+        """Removes the kernel's sockets, and all else that its code has put beside them: there is little room."""
+        try:
+            # It is its user's to close, too.
+            os.chmod(self._runtime_dir, 0o700)
+            with os.scandir(self._runtime_dir) as scan:
+                entries = [entry for entry in scan if entry.name != SOCKET_NAME]
+        except OSError:
+            return  # what that keeps from working says so itself
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                import shutil  # hardly ever needed, and what is imported here delays the first answer
+
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                remove(entry.path)
 
     def interrupt(self) -> None:
         """Signals the running cell."""
@@ -185,8 +195,6 @@ class Kernels:
     def end_strays(self, seconds: float) -> bool:
         """Ends children that are not ours. Returns whether none is left."""
         spare = () if self.current is None else (self.current.keeper_pid,)
-        if all(pid in spare for pid in children(os.getpid())):
-            return True
         return sweep(self._reap, self._wait_for_child, spare, seconds)
 
     def _reap(self) -> bool:

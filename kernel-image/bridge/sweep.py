@@ -95,8 +95,12 @@ def sweep(
     def mine() -> list[int]:
         return [pid for pid in children(os.getpid()) if pid not in spare]
 
-    while reap() and mine():
-        if time.monotonic() >= end:
+    while reap():
+        seen = children(os.getpid())
+        if seen and all(pid in spare for pid in seen):
+            return True
+        # What cannot be seen, for want of a descriptor, is there all the same.
+        if not seen or time.monotonic() >= end:
             return False
         for pid in _freeze_all(mine, end):
             _send(pid, signal.SIGKILL)

@@ -113,9 +113,13 @@ def fork(spec: Spec, close_bridge: Callable[[], None], oom_kills: int) -> Kernel
     kernel = Kernel(spec.generation, spec.key, spec.page, keeper_pid, 0, reading, oom_kills)
     readable = select.poll()
     readable.register(reading, select.POLLIN)
-    report = os.read(reading, keeper.REPORT.size) if readable.poll(FORK_TIMEOUT_MS) else b""
+    answered = readable.poll(FORK_TIMEOUT_MS)
+    report = os.read(reading, keeper.REPORT.size) if answered else b""
     os.set_blocking(reading, False)
-    what, value = keeper.REPORT.unpack(report) if len(report) == keeper.REPORT.size else (keeper.FAILED, 0)
+    if len(report) < keeper.REPORT.size:
+        os.close(reading)
+        raise ForkFailed("the keeper was killed" if answered else "the keeper does not get to fork")
+    what, value = keeper.REPORT.unpack(report)
     if what != keeper.FORKED:
         os.close(reading)
         raise ForkFailed(f"the keeper cannot fork: {os.strerror(value)}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -107,6 +109,48 @@ def test_a_kernel_that_kills_its_keeper_is_ended(bridge: Bridge) -> None:
     assert control.event("exit")["signal"] == signal.SIGKILL
     assert not [pid for pid in [kernel, *pids] if alive(pid)]
     assert run(bridge.client(control.request("start")), "1").result() == "1"
+
+
+def limit_descriptors(bridge: Bridge, soft: int) -> None:
+    """As any code of the same user can."""
+    hard = resource.prlimit(bridge.process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(bridge.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_processes_that_cannot_be_seen_are_not_told_as_ended(bridge: Bridge) -> None:
+    control = bridge.controller()
+    kernel = int(run(bridge.client(control.request("start")), "import os; os.getpid()").result())
+    soft = resource.prlimit(bridge.process.pid, resource.RLIMIT_NOFILE)[0]
+    limit_descriptors(bridge, 3)
+    assert control.request("start")["code"] == "sweep"
+    assert alive(kernel) and not control.events
+    limit_descriptors(bridge, soft)
+    assert control.request("start")["ok"]
+    assert not alive(kernel)
+
+
+def test_a_cell_whose_kernel_cannot_be_ended_in_time_ends_the_session(start_bridge: Callable[..., Bridge]) -> None:
+    bridge = start_bridge("--lease", "detached")
+    control = bridge.controller()
+    client = bridge.client(control.request("start"))
+    run(client, "import os")
+    control.send({"type": "deadline", "ms": 100, "grace_ms": 100})
+    Cell(client, "while True:\n    try:\n        while True: pass\n    except KeyboardInterrupt: pass")
+    limit_descriptors(bridge, 3)
+    control.close()
+    assert bridge.exit_code() == 1
+
+
+def test_what_a_kernel_leaves_beside_the_sockets_goes_with_it(bridge: Bridge) -> None:
+    control = bridge.controller()
+    control.request("start")
+    sockets = sorted(os.listdir(bridge.runtime_dir))
+    (bridge.runtime_dir / "k9-1").mkdir()
+    (bridge.runtime_dir / "k9-1" / "x").touch()
+    (bridge.runtime_dir / "kx-1").touch()
+    (bridge.runtime_dir / "x").symlink_to("/")
+    control.request("start")
+    assert sorted(os.listdir(bridge.runtime_dir)) == [name.replace("k1-", "k2-") for name in sockets]
 
 
 def test_a_keeper_that_is_stopped_goes_on(bridge: Bridge) -> None:

@@ -41,5 +41,6 @@ mod refusals;
 mod script_ends;
 mod scripts;
 mod stdin;
+mod tampering;
 mod tapeagents;
 mod workdirs;
