@@ -25,6 +25,11 @@ class Decoder:
         self._buffer = bytearray()
         self._max_payload = max_payload
 
+    @property
+    def holds_part(self) -> bool:
+        """Whether the rest of a frame is still to come."""
+        return bool(self._buffer)
+
     def feed(self, chunk: bytes) -> list[tuple[int, int, bytes]]:
         """Returns the frames `(stream, kind, payload)` that are complete now."""
         buffer = self._buffer

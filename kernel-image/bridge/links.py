@@ -127,8 +127,7 @@ class Links:
                     peer.heard_at = time.monotonic()
                     if not peer.closing:
                         self.handle(peer, message)
-                for descriptor in peer.take_descriptors():
-                    os.close(descriptor)
+                peer.close_unclaimed()
         except Gone:
             self.drop(peer)
 

@@ -69,7 +69,15 @@ class Peer:
                 received = array.array("i")
                 received.frombytes(data[: len(data) - len(data) % received.itemsize])
                 self._descriptors += received
+        if len(self._descriptors) > MAX_DESCRIPTORS:
+            raise Gone("more descriptors than any message has")
         return chunk
+
+    def close_unclaimed(self) -> None:
+        """Closes the descriptors that no message has taken. Those of one that is not complete wait for its rest."""
+        if not self._decoder.holds_part:
+            for descriptor in self.take_descriptors():
+                os.close(descriptor)
 
     def take_descriptors(self) -> list[int]:
         """All descriptors received so far. They are the caller's to close."""

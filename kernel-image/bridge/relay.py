@@ -232,18 +232,18 @@ def _send(sock: socket.socket, unsent: bytearray) -> None:
         pass
 
 
-def connect(path: str) -> socket.socket | None:
-    """Connects to PID 1, which may be about to make its socket."""
+def connect(path: str) -> socket.socket:
+    """Connects to PID 1, which may be about to make its socket. Raises the last error when the time is up."""
     end = time.monotonic() + CONNECT_SECONDS
     while True:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.connect(path)
             return sock
-        except (FileNotFoundError, ConnectionRefusedError):
+        except OSError:
             sock.close()
             if time.monotonic() >= end:
-                return None
+                raise
             time.sleep(0.002)  # nothing announces that a socket appears
 
 
@@ -256,8 +256,9 @@ def main(argv: list[str]) -> int:
     else:
         runtime_dir = "/run/cellblock"
     path = os.path.join(runtime_dir, "bridge.sock")
-    control = connect(path)
-    if control is None:
-        print(f"bridge relay: nobody listens on {path}", file=sys.stderr)
+    try:
+        control = connect(path)
+    except OSError as error:
+        print(f"bridge relay: cannot connect to {path}: {error.strerror}", file=sys.stderr)
         return EXIT_UNREACHABLE
     return Relay(runtime_dir, control).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import struct
 from collections.abc import Callable
@@ -255,6 +256,23 @@ def test_the_socket_link_passes_listeners(start_bridge: StartBridge) -> None:
         assert run(client, "1 + 1").result() == "2"
         # Its own listeners work beside them.
         assert run(bridge.client(started), "2 + 2").result() == "4"
+
+
+def test_listeners_of_a_message_that_is_read_in_two_parts_are_not_lost(start_bridge: StartBridge) -> None:
+    bridge = start_bridge(host_socket=True)
+    control = bridge.accept()
+    control.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    control.hello()
+    os.kill(bridge.process.pid, signal.SIGSTOP)
+    wait_until("the bridge to stop", lambda: state_of(bridge.process.pid) == "T")
+    # The bridge reads 64 KiB at a time: they end within the next message.
+    control.send({"type": "ping", "pad": "x" * (65536 - 40 - HEADER.size)})
+    fds = listeners(bridge.directory.name)
+    control.send({"type": "start", "id": 7, "fds": 5}, fds)
+    os.kill(bridge.process.pid, signal.SIGCONT)
+    assert control.reply(7)["ok"]
+    for fd in fds:
+        os.close(fd)
 
 
 def test_the_heartbeat_answers_on_both_listeners(start_bridge: StartBridge) -> None:

@@ -117,6 +117,13 @@ def test_the_end_of_the_relay_is_the_end_of_its_controller(bridge: Bridge, start
     wait_until("the session to be free", lambda: bridge.connect().hello()["ok"])
 
 
+def test_a_relay_that_reaches_nobody_says_why() -> None:
+    argv = [sys.executable, "-IS", str(BRIDGE), "relay", "--runtime-dir", "/dev/null"]
+    ended = subprocess.run(argv, stdin=subprocess.PIPE, capture_output=True, timeout=PATIENCE, text=True)
+    assert ended.returncode == 69
+    assert ended.stderr == "bridge relay: cannot connect to /dev/null/bridge.sock: Not a directory\n"
+
+
 @pytest.mark.parametrize("name", [b"shell", b"debug", b"\xff", b""])
 def test_a_channel_that_cannot_be_opened_is_closed_with_a_reason(start_raw: Callable[[], Raw], name: bytes) -> None:
     raw = start_raw()
