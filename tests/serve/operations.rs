@@ -224,6 +224,26 @@ async fn without_an_engine_it_answers_503_and_recovers_by_itself() {
     eventually("the pool is filled again", async || answer(server.get("/ready")).await.1["warm"] == 1).await;
 }
 
+#[tokio::test]
+async fn an_engine_that_hangs_keeps_no_call_waiting_for_those_before_it() {
+    let directory = state();
+    let socket = directory.path().join("engine.sock");
+    let _never_answers = UnixListener::bind(&socket).unwrap();
+    let started = Server::start_with(&["--no-auth"], |command| {
+        command.env("DOCKER_HOST", format!("unix://{}", socket.display()));
+    });
+    let Some(server) = started else { return };
+    let call = async || {
+        let begun = Instant::now();
+        assert_refused(&server.get("/ready").send().await.unwrap(), 503, "EngineUnavailable");
+        begun.elapsed()
+    };
+    let one = call().await;
+    let all = futures_util::future::join_all((0..8).map(|_| call())).await;
+    // One look may be under way already, and then there is one more.
+    assert!(all.iter().all(|took| *took < 4 * one), "{one:?}, {all:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_sessions_are_taken_over_once_an_engine_answers() {
     let directory = state();

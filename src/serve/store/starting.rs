@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use cellblock::{Docker, Engine, Session};
 use tokio::sync::Mutex;
@@ -45,23 +46,45 @@ pub(super) struct Starter {
     detached: bool,
     /// What the names of this server's sessions begin with.
     prefix: String,
-    engine: Mutex<Option<Arc<dyn Engine>>>,
+    engine: Mutex<Search>,
+}
+
+/// What came of the last look for the engine, and when.
+#[derive(Debug, Default)]
+enum Search {
+    #[default]
+    None,
+    Failed(Instant, Refusal),
+    Found(Arc<dyn Engine>),
 }
 
 impl Starter {
     pub(super) fn new(config: Sessions, detached: bool, prefix: String) -> Self {
-        Self { config, detached, prefix, engine: Mutex::new(None) }
+        Self { config, detached, prefix, engine: Mutex::default() }
     }
 
     /// The engine, looked for until it is found the first time; each request to it makes its own connection.
     pub(super) async fn engine(&self) -> Result<Arc<dyn Engine>, Refusal> {
-        let mut engine = self.engine.lock().await;
-        if let Some(engine) = &*engine {
-            return Ok(Arc::clone(engine));
+        let asked = Instant::now();
+        let mut search = self.engine.lock().await;
+        match &*search {
+            Search::Found(engine) => return Ok(Arc::clone(engine)),
+            // An engine that hangs makes a look long: who waited for one does not make another.
+            Search::Failed(at, refusal) if *at >= asked => return Err(refusal.clone()),
+            _ => {}
         }
-        let found: Arc<dyn Engine> = Arc::new(Docker::connect().await?);
-        *engine = Some(Arc::clone(&found));
-        Ok(found)
+        match Docker::connect().await {
+            Ok(engine) => {
+                let engine: Arc<dyn Engine> = Arc::new(engine);
+                *search = Search::Found(Arc::clone(&engine));
+                Ok(engine)
+            }
+            Err(error) => {
+                let refusal = Refusal::from(error);
+                *search = Search::Failed(Instant::now(), refusal.clone());
+                Err(refusal)
+            }
+        }
     }
 
     pub(super) async fn start(&self, options: &Options) -> Result<Session, Refusal> {
