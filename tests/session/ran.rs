@@ -128,7 +128,7 @@ async fn a_session_that_does_not_start_ran_nothing(lab: &Lab) {
     says(Ran::Never, &lab.builder().image("cellblock:no-such-tag").start().await.expect_err("there is no image"));
     says(Ran::Never, &lab.builder().runtime("no-such-runtime").start().await.expect_err("there is no runtime"));
     says(Ran::Never, &lab.builder().memory(1).start().await.expect_err("a byte of memory"));
-    says(Ran::Never, &lab.builder().pids(1).start().await.expect_err("PID 1 is one already"));
+    says(Ran::Never, &lab.builder().pids(1).start().await.expect_err("one process"));
     let nowhere = cellblock::Docker::connect_to("unix:///nowhere.sock").await;
     says(Ran::Never, &nowhere.expect_err("no engine"));
 }

@@ -19,6 +19,9 @@ pub(super) const RUN_INODES: u64 = 64;
 /// The least memory that a Python kernel starts in.
 const LEAST_MEMORY: u64 = 64 * MIB;
 
+/// The fewest processes and threads that the bridge and a kernel start with.
+const LEAST_PROCESSES: u32 = 16;
+
 /// The sizes of the container's tmpfs mounts. They count as its memory, so together they stay below three quarters of it: a
 /// full one must be an error in the program that fills it, not the end of the container.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,34 +34,35 @@ pub(super) struct Sizes {
 impl Sizes {
     /// The sizes for these limits.
     pub(super) fn of(spec: &ContainerSpec) -> Result<Self, Error> {
-        let usage = |text: String| Err(Error::new(Kind::Usage, text));
+        let refuse =
+            |text: String, flag: &str| Err(Error::new(Kind::Usage, text).with_hint(format!("`{flag}` sets it")));
         if spec.memory < LEAST_MEMORY {
-            return usage(format!(
-                "a memory limit of {} is too small: at least {} are needed",
-                size(spec.memory),
-                size(LEAST_MEMORY)
-            ));
+            let (given, least) = (size(spec.memory), size(LEAST_MEMORY));
+            return refuse(format!("a memory limit of {given} is too small: at least {least} are needed"), "--memory");
         }
         if i64::try_from(spec.memory).is_err() {
-            return usage(format!("a memory limit of {} is too large", size(spec.memory)));
+            return refuse(format!("a memory limit of {} is too large", size(spec.memory)), "--memory");
         }
         // Written so that a NaN is refused too. Engines read 0 as "no limit".
         if !(0.01..=100_000.0).contains(&spec.cpus) {
-            return usage(format!("a limit of {} CPUs is not one: at least 0.01 are needed", spec.cpus));
+            let text = format!("a limit of {} CPUs is not one: at least 0.01 are needed", spec.cpus);
+            return refuse(text, "--cpus");
         }
-        if spec.pids == 0 {
-            return usage("a limit of 0 processes is not one".to_owned());
+        if spec.pids < LEAST_PROCESSES {
+            let given = spec.pids;
+            let text = format!(
+                "a limit of {given} processes is too small: with their threads at least {LEAST_PROCESSES} are needed"
+            );
+            return refuse(text, "--pids");
         }
         let mut sizes =
             Self { tmp: (64 * MIB).min(spec.memory / 8), shm: (64 * MIB).min(spec.memory / 16), workspace: None };
         if let Workspace::Memory(workspace) = spec.workspace {
             let most = (spec.memory / 4 * 3).saturating_sub(sizes.tmp + sizes.shm + 4 * RUN_SIZE);
             if workspace < MIB {
-                return usage(format!(
-                    "a workspace of {} is too small: at least {} are needed",
-                    size(workspace),
-                    size(MIB)
-                ));
+                let (given, least) = (size(workspace), size(MIB));
+                let text = format!("a workspace of {given} is too small: at least {least} are needed");
+                return refuse(text, "--workspace-size");
             }
             if workspace > most {
                 let text = format!(
@@ -67,8 +71,9 @@ impl Sizes {
                     size(spec.memory),
                     size(most)
                 );
-                return Err(Error::new(Kind::Usage, text)
-                    .with_hint("raise the memory limit, make the workspace smaller, or put it on disk"));
+                return Err(Error::new(Kind::Usage, text).with_hint(
+                    "raise `--memory`, lower `--workspace-size`, or put the workspace on disk: `--workspace disk`",
+                ));
             }
             sizes.workspace = Some(workspace);
         }
@@ -230,7 +235,7 @@ mod tests {
             let mut spec = spec();
             change(&mut spec);
             let error = Sizes::of(&spec).unwrap_err();
-            assert!(error.is_usage(), "{spec:?}");
+            assert!(error.is_usage() && error.hint().is_some_and(|hint| hint.contains("--")), "{spec:?}");
             error.to_string()
         };
         let text = refuse(&|spec| spec.workspace = Workspace::Memory(spec.memory));
@@ -242,6 +247,8 @@ mod tests {
         refuse(&|spec| spec.memory = 0);
         refuse(&|spec| spec.memory = u64::MAX);
         refuse(&|spec| spec.pids = 0);
+        // A session of so few does not start, for reasons that name no limit.
+        refuse(&|spec| spec.pids = LEAST_PROCESSES - 1);
         for cpus in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             refuse(&|spec| spec.cpus = cpus);
         }
