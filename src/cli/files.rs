@@ -67,7 +67,7 @@ impl Work {
             FilesCommand::Put { source, path, .. } => {
                 let path = path.as_deref().unwrap_or(".");
                 let path = match path {
-                    "." | "/mnt/data" | "/workspace" => format!("{path}/{}", name_of(source)?),
+                    "." | "/mnt/data" | "/workspace" => name_of(source)?,
                     directory if directory.ends_with('/') => format!("{directory}{}", name_of(source)?),
                     path => path.to_owned(),
                 };

@@ -130,7 +130,9 @@ impl IntoFuture for Download {
 fn unusable(attempt: &Attempt, error: io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::IsADirectory => "name the file to write in it",
-        io::ErrorKind::AlreadyExists => "choose another name; a file, not a directory, can be overwritten on demand",
+        io::ErrorKind::AlreadyExists => {
+            "choose another name; a file, and no directory, can be overwritten: `overwrite`, `--force`"
+        }
         io::ErrorKind::NotFound => "the directory that it is to be in must exist",
         _ => return attempt.error(Kind::Usage).with_source(error),
     };

@@ -100,7 +100,7 @@ impl Attempt {
         let with = |kind, why: &str| self.error(kind).with_source(why);
         match code {
             "missing" => with(Kind::NoSuchFile, "there is no such file or directory in the session"),
-            "directory" => with(Kind::Usage, "it is a directory"),
+            "directory" => with(Kind::Usage, "it is a directory").with_hint("name a file in it"),
             "not_directory" => with(Kind::Usage, "a part of the path is a file and no directory"),
             "link" => with(Kind::Link, "it is, or leads through, a symbolic link, and none is followed"),
             "other" => with(Kind::Usage, "it is no regular file, but a pipe, a socket or a device"),

@@ -50,7 +50,8 @@ const QUEUE: usize = 4;
 /// as its user, and no symbolic link is followed: one that a path leads through is refused, a file that is put takes the place of a link, and a removal
 /// removes the link itself. Operations run beside cells and do not wait for them.
 ///
-/// What is put appears whole or not at all: it has a temporary name, which begins with `.cellblock-`, until all of it is there.
+/// What is put appears whole or not at all: it has a temporary name, which begins with `.cellblock-`, until all of it is there. Directories that are
+/// made on the way to it go again if it fails, and stay, empty, where the container is killed meanwhile and the work directory outlives it.
 ///
 /// # Errors
 ///
@@ -225,6 +226,10 @@ impl Files {
             let (_sender, mut receiver) = ask(&programs, &request).await.map_err(|failure| runs.fail(failure))?;
             match receiver.hear().await {
                 Ok(Heard::Done) => Ok(()),
+                Ok(Heard::Refused { code, text }) if code == "directory" => {
+                    let error = runs.fail(Failure::Refused { code, text });
+                    Err(error.with_hint("`remove_tree`, or `rm --recursive`, removes it with all that is in it"))
+                }
                 heard => Err(runs.fail_unknown(refusal(heard))),
             }
         };

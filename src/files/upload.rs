@@ -88,7 +88,7 @@ impl IntoFuture for Upload {
 }
 
 fn unreadable(attempt: &Attempt, error: Errno) -> Error {
-    attempt.error(Kind::Usage).with_source(std::io::Error::from(error))
+    attempt.error(Kind::Usage).with_source(format!("it cannot be read here: {}", std::io::Error::from(error)))
 }
 
 /// What is copied, open. A link that the caller names is followed; those in a tree are not.

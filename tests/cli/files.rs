@@ -53,7 +53,11 @@ fn files_go_in_and_come_out() {
     assert!(printed.stdout == bytes && printed.stderr.is_empty());
     let again = session.files(["get", "stdin.bin", &at("got/named")]);
     assert_eq!(again.code, 2, "{}", again.stderr);
-    assert!(again.stderr.contains("exists already") && again.stderr.contains("got/named"), "{}", again.stderr);
+    for part in ["exists already", "got/named", "--force"] {
+        assert!(again.stderr.contains(part), "{part}: {}", again.stderr);
+    }
+    let onto = session.files(["put", &at("tree/data.bin"), "made"]);
+    assert!(onto.code == 2 && onto.stderr.ends_with("it is a directory\nhint: name a file in it\n"), "{}", onto.stderr);
     quiet(&session.files(["get", "--force", "stdin.bin", &at("got/named")]));
 
     let listed = session.files(["ls", "--recursive"]);
@@ -72,6 +76,7 @@ fn files_go_in_and_come_out() {
     let refused = session.files(["rm", "made", "data.bin", "no\u{1b}[2Jne"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
     assert!(refused.stderr.contains("it is a directory") && !refused.stderr.contains('\u{1b}'), "{}", refused.stderr);
+    assert!(refused.stderr.contains("\nhint: `remove_tree`, or `rm --recursive`"), "{}", refused.stderr);
     quiet(&session.files(["rm", "-r", "made", "stdin.bin"]));
     assert_eq!(session.names(), "");
 }
@@ -92,7 +97,7 @@ fn what_cannot_be_copied_is_named() {
         (["get", "../secret", to], "`..`"),
         (["get", "/etc/passwd", to], "work directory"),
         (["get", ".", to], "say where to copy it to"),
-        (["put", "/no/such/file", "x"], "/no/such/file"),
+        (["put", "/no/such/file", "x"], "cannot put /no/such/file into the session as \"x\": it cannot be read here: "),
         (["put", to, ".."], "`..`"),
     ] {
         let ended = session.files(args);
