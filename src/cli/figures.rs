@@ -24,8 +24,8 @@ const MAX_BYTES: u64 = 1 << 30;
 
 /// Saves figures as `figure-1.png` and so on in one directory; a file that is there is never touched.
 ///
-/// The directory may be one that the container has mounted, whose code can put links in any place of it: it is opened before that code
-/// runs, and no link in it is followed.
+/// The directory is the user's word, and may be a link itself. It may also be one that the container has mounted, whose code can put links in
+/// any place of it: it is opened before that code runs, and no link in it is followed.
 #[derive(Debug)]
 pub(crate) struct Figures {
     directory: PathBuf,
@@ -130,7 +130,10 @@ impl Figures {
     fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.opened, name, flags, Mode::from_raw_mode(0o666))?);
-        file.write_all(bytes)
+        // What is cut short is no figure, and must not stand in the way of the next try.
+        file.write_all(bytes).inspect_err(|_| {
+            let _ = unlinkat(&self.opened, name, AtFlags::empty());
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -117,6 +117,23 @@ fn run_json_without_figures(image: &str, code: &str) {
     let ended = ended(&cells(image, ["--json", "-c", code]).current_dir(directory.path()).output().unwrap());
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_figure_that_does_not_fit_leaves_nothing() {
+    let Some(image) = image() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let code = r#"from IPython.display import SVG, display; display(SVG('<svg xmlns="http://www.w3.org/2000/svg">' + ' ' * 200_000 + '</svg>'))"#;
+    let command = cells(image, ["--figures", "figures", "-c", code]);
+    // A full disk, as far as a process can have one of its own.
+    let mut limited = Command::new("bash");
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "-"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    let ended = ended(&limited.current_dir(directory.path()).output().unwrap());
+    assert!(ended.code == 7 && ended.stderr.contains("cannot write `figures/figure-1.svg`: "), "{}", ended.stderr);
+    assert_eq!(fs::read_dir(directory.path().join("figures")).unwrap().count(), 0);
 }
 
 #[test]
