@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Error, Result};
 use cellblock::{
-    BlockOutcome, BlockResult, BlocksEvent, BlocksOutcome, CodeBlock, Policy, PythonMode, ScriptEvent,
+    BlockOutcome, BlockResult, BlocksEvent, BlocksOutcome, CodeBlock, Policy, PythonMode, Refusal, ScriptEvent,
     extract_code_blocks,
 };
 use tokio::sync::Notify;
@@ -20,6 +20,9 @@ use super::printer::{Printer, To, Usage};
 use super::run::save_figures;
 use super::shell::interpreter;
 use super::view::{Screen, View};
+
+const FILENAME_HINT: &str =
+    "the name in its first line is relative to the work directory, has no `..`, and leads through no symbolic link";
 
 pub(crate) async fn blocks(args: &BlocksArgs, printer: &mut Printer) -> Result<Exit> {
     let blocks = extract_code_blocks(&Cell::named(&args.message).read()?);
@@ -165,7 +168,16 @@ impl Show<'_> {
                 }
             }
             BlockResult::Saved => self.screen.printer.note(format_args!("saved as {file} in the session")),
-            BlockResult::Refused(_) => self.screen.printer.error(&Error::msg(outcome.output())),
+            BlockResult::Refused(refusal) => {
+                self.screen.printer.error(&Error::msg(refusal.to_string()));
+                match refusal {
+                    Refusal::Filename => self.screen.printer.hint(FILENAME_HINT),
+                    Refusal::Language(language) if !language.is_empty() => {
+                        self.screen.printer.hint(format_args!("`--with {language}=PROGRAM` runs its blocks"));
+                    }
+                    _ => self.screen.printer.hint("name the block's language behind its fence: ```python"),
+                }
+            }
             BlockResult::Failed(error) => self.screen.printer.failure(error),
             _ => {}
         }

@@ -169,9 +169,14 @@ impl Printer {
             _ => {}
         }
         if let Some(hint) = causes.find_map(Error::hint) {
-            let label = self.painted(To::Stderr, "1;36", "hint");
-            let _ = self.block(To::Stderr, &format!("{label}: {hint}"));
+            self.hint(hint);
         }
+    }
+
+    /// Says on stderr what can be done about a failure.
+    pub(crate) fn hint(&mut self, hint: impl fmt::Display) {
+        let label = self.painted(To::Stderr, "1;36", "hint");
+        let _ = self.block(To::Stderr, &format!("{label}: {hint}"));
     }
 
     /// Prints a prompt on stderr; [`answered`](Self::answered) follows.

@@ -102,7 +102,8 @@ fn options_say_how_blocks_run() {
     let message = "```python\nx = 1\n```\n```python\nprint(x)\n```\n```awk\nBEGIN { print 6 * 7 }\n```\n```cobol\n```\n```sh\nsleep 60\n```\n";
     let ended = blocks(image, message, ["--python", "file", "--continue", "--with", "awk=awk -f", "--timeout", "2s"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (124, "42\n"), "{}", ended.stderr);
-    for told in ["NameError", "exit code 1", "error: Unsupported language cobol", "timed out"] {
+    let refused = "error: Unsupported language cobol\nhint: `--with cobol=PROGRAM` runs its blocks\n";
+    for told in ["NameError", "exit code 1", refused, "timed out"] {
         assert!(ended.stderr.contains(told), "{told}: {}", ended.stderr);
     }
 }
@@ -115,6 +116,15 @@ fn what_no_interpreter_is_found_for_says_what_to_do() {
     for part in ["there is no \"pwsh\" in the image", image, "\nhint: `cellblock image build --base"] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
+}
+
+#[test]
+fn a_name_that_leads_out_is_told_with_what_a_name_may_be() {
+    let Some(image) = image() else { return };
+    let ended = blocks(image, "```sh\n# filename: ../x.sh\n```\n", []);
+    assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
+    let told = "error: Filename is not in the workspace\nhint: the name in its first line is relative";
+    assert!(ended.stderr.contains(told), "{}", ended.stderr);
 }
 
 #[test]
