@@ -149,7 +149,9 @@ impl Attendant<'_> {
                     if let Some(execution) = self.settle(stream.as_mut(), &mut view, screen).await? {
                         return self.finish(execution, view, screen);
                     }
-                    screen.printer.prompt(&request.prompt);
+                    // `getpass()` without a prompt: nothing would show that it waits.
+                    let silent = request.password && request.prompt.is_empty();
+                    screen.printer.prompt(if silent { "Password: " } else { &request.prompt });
                     *reading = self.input.map(|input| Answering {
                         reading: input.ask(request.password),
                         answer,
@@ -158,7 +160,8 @@ impl Attendant<'_> {
                 }
                 line = line(reading) => {
                     let Some(answering) = reading.take() else { continue };
-                    screen.printer.answered(answering.echoes);
+                    // Ctrl-D ends no line.
+                    screen.printer.answered(answering.echoes && line.is_some());
                     // Nobody waits any more if the cell has just been interrupted.
                     let _ = answering.answer.send(line);
                 }
