@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use super::cells::Cells;
 use super::container::ContainerArgs;
@@ -18,6 +19,15 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// What a shell reads to complete command lines.
+    pub(crate) fn completions(shell: Shell) -> Vec<u8> {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Self::command(), "cellblock", &mut script);
+        script
+    }
 }
 
 #[derive(Debug, Args)]
@@ -96,6 +106,13 @@ pub(crate) enum Command {
     /// Make the image that sessions run in
     #[command(subcommand)]
     Image(ImageCommand),
+    /// Print the completions of a shell, to be put where it looks for them
+    ///
+    /// For bash: `cellblock completions bash > ~/.local/share/bash-completion/completions/cellblock`
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -345,8 +362,9 @@ pub(crate) struct ReplArgs {
     /// The time that each cell may take
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "1h")]
     pub(crate) timeout: Duration,
-    #[command(flatten)]
-    pub(crate) figures: FigureArgs,
+    /// Save figures in this directory [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) figures: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
 }
@@ -385,8 +403,6 @@ pub(crate) enum Target {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

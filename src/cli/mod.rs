@@ -65,6 +65,9 @@ fn act(command: &Command, printer: &mut Printer) -> Result<Exit> {
             #[cfg(feature = "serve")]
             Command::Serve(args) => Box::pin(serve::serve(args, printer)).await,
             Command::Image(command) => Box::pin(image::image(command, printer)).await,
+            Command::Completions { shell } => {
+                printer.bytes(printer::To::Stdout, &Cli::completions(*shell)).map(|()| Exit::Ok)
+            }
         }
     });
     // Whatever may still block must not keep the command from ending.

@@ -139,6 +139,22 @@ fn lines_and_passwords_are_asked_for() {
     assert!(!terminal.screen().contains("hunter2"));
     terminal.enter("name, word[::-1]");
     terminal.ends_with("Out[3]: ('ada', '2retnuh')\nIn [4]:");
+    // The kernel sends no prompt then.
+    terminal.enter("word = getpass.getpass()");
+    terminal.ends_with("\nPassword:");
+    terminal.press("Enter");
+    terminal.ends_with("In [5]:");
+}
+
+#[test]
+fn what_follows_ctrl_d_at_a_question_begins_a_line() {
+    let Some((terminal, _directory)) = open("question", &[]) else { return };
+    terminal.ends_with("In [1]:");
+    terminal.enter("input('name: ')");
+    terminal.ends_with("\nname:");
+    terminal.press("C-d");
+    terminal.ends_with("EOFError:\nIn [2]:");
+    assert!(terminal.screen().contains("\nname:\n---"), "{}", terminal.screen());
 }
 
 #[test]
@@ -199,6 +215,18 @@ fn a_kernel_that_dies_is_told_of() {
     terminal.contains("leave, as exit and quit do");
     terminal.enter("exit");
     terminal.ends_with("ended with 0");
+}
+
+/// What the cell after it was run by is the new kernel, whose first it was.
+#[test]
+fn a_kernel_that_died_between_two_cells_does_not_confuse_the_numbers() {
+    let Some((terminal, _directory)) = open("between", &[]) else { return };
+    terminal.ends_with("In [1]:");
+    terminal.enter("import os; os.kill(os.getppid(), 9)");
+    terminal.contains("In [1]: import os; os.kill(os.getppid(), 9)\n");
+    terminal.enter("7 * 6");
+    terminal.contains("Out[1]: 42");
+    terminal.ends_with("In [2]:");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is wrong before anything runs, and what the command says then.
 
 use std::fs;
+use std::process::Command;
 
 use crate::support::{cellblock, ended, run};
 
@@ -90,6 +91,19 @@ fn messages_are_coloured_only_if_asked_for() {
 }
 
 #[test]
+fn a_shell_completes_what_the_command_takes() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(["completions", shell]);
+        assert_eq!((script.code, script.stderr.as_str()), (0, ""), "{shell}");
+        assert!(script.stdout.contains("idle-timeout"), "{shell}");
+    }
+    is_usage_error(["completions", "tcsh"], "zsh");
+    let complete = "eval \"$0\"; COMP_WORDS=(cellblock session st); COMP_CWORD=2; _cellblock cellblock st session; echo ${COMPREPLY[@]}";
+    let bash = Command::new("bash").args(["-c", complete, &run(["completions", "bash"]).stdout]).output().unwrap();
+    assert_eq!(ended(&bash).stdout, "start stop\n");
+}
+
+#[test]
 fn help_tells_of_every_command_and_exit_code() {
     let help = run(["--help"]);
     assert_eq!(help.code, 0);
@@ -100,5 +114,6 @@ fn help_tells_of_every_command_and_exit_code() {
         let help = ended(&cellblock(command.iter().chain(&["--help"])).output().unwrap());
         assert_eq!(help.code, 0, "{command:?}");
     }
+    assert!(!run(["repl", "--help"]).stdout.contains("--json"), "it has no such option");
     assert_eq!(run(["--version"]).stdout, format!("cellblock {}\n", env!("CARGO_PKG_VERSION")));
 }

@@ -14,7 +14,7 @@ use std::io::{IsTerminal as _, stdin};
 use std::process;
 
 use anyhow::{Context as _, Result};
-use cellblock::State;
+use cellblock::{State, Status};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::command::{Command, HELP};
@@ -68,7 +68,7 @@ async fn converse(
     }
     let editor = Editor::start(Kernel::new(opened.session.clone()), history.ok(), printer.is_coloured(To::Stderr))?;
     let input = Input::start().context("cannot read from the terminal")?;
-    let mut figures = Figures::new(args.figures.directory.as_deref())?;
+    let mut figures = Figures::new(args.figures.as_deref())?;
     let mut screen = Screen { printer, figures: &mut figures, labelled: true };
     let mut number = opened.owned.then_some(1);
     loop {
@@ -117,9 +117,11 @@ async fn converse(
             }
             Err(error) => return Err(error),
         };
+        // A kernel that died between two cells was restarted before this one ran.
+        let ran_after = matches!(execution.status, Status::Ok | Status::Error(_));
         match execution.state {
             State::ContainerGone => return Ok(Exit::ContainerGone),
-            State::KernelRestarted => number = Some(1),
+            State::KernelRestarted if !ran_after => number = Some(1),
             _ => number = execution.execution_count.map(|count| count.saturating_add(1)).or(number),
         }
     }
