@@ -125,7 +125,7 @@ impl<'a> Content<'a> {
     /// Whether the code called `exit()`: the kernel ends after this reply.
     pub(super) fn asks_exit(&self) -> bool {
         self.payloads(PAYLOAD_LIMIT).iter().any(|payload| {
-            lenient::string(payload.source).as_deref() == Some("ask_exit") && !lenient::flag(payload.keepkernel)
+            lenient::string(payload.source).as_deref() == Some("ask_exit") && !lenient::truth(payload.keepkernel)
         })
     }
 

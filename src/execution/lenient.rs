@@ -34,6 +34,11 @@ pub(super) fn flag(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true")
 }
 
+/// Whether Python takes a value of any type for true.
+pub(super) fn truth(raw: Option<&RawValue>) -> bool {
+    raw.is_some_and(|raw| !matches!(raw.get(), "null" | "false" | "0" | "0.0" | "\"\"" | "[]" | "{}"))
+}
+
 /// A value read as an object, less the members that cannot be read.
 pub(super) fn object(raw: Option<&RawValue>) -> Map<String, Value> {
     let Some(json) = raw.map(RawValue::get).filter(|json| json.starts_with('{')) else { return Map::new() };

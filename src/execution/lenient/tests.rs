@@ -1,7 +1,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{flag, object, string, weight};
+use super::{flag, object, string, truth, weight};
 
 fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).expect("JSON")
@@ -17,6 +17,13 @@ fn text_is_a_string_or_a_list_of_strings() {
     let flood = format!("[{}\"\"]", "\"\",".repeat(1 << 20));
     assert_eq!(string(Some(&raw(&flood))), None);
     assert!(flag(Some(&raw("true"))) && !flag(Some(&raw("1"))) && !flag(None));
+}
+
+/// `exit(3)` keeps the kernel: no end of it is waited for.
+#[test]
+fn what_is_no_flag_is_judged_as_python_does() {
+    assert!(["true", "1", "3", "\"x\""].iter().all(|value| truth(Some(&raw(value)))));
+    assert!(!["null", "false", "0", "\"\""].iter().any(|value| truth(Some(&raw(value)))) && !truth(None));
 }
 
 #[test]
