@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -141,11 +142,14 @@ def test_a_kernel_keeps_state_and_a_restart_does_not(bridge: Bridge) -> None:
 
 def test_a_start_that_fails_leaves_no_listeners(bridge: Bridge) -> None:
     control = bridge.controller()
-    in_the_way = bridge.runtime_dir / "k1-3"
-    in_the_way.mkdir()
+    control.request("ping")
+    limits = resource.prlimit(bridge.process.pid, resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir(f"/proc/{bridge.process.pid}/fd")))
+    # Enough for some of them.
+    resource.prlimit(bridge.process.pid, resource.RLIMIT_NOFILE, (highest + 4, limits[1]))
     assert control.request("start")["code"] == "fork"
     assert f"{bridge.runtime_dir}/k1-" not in Path("/proc/net/unix").read_text()
-    in_the_way.rmdir()
+    resource.prlimit(bridge.process.pid, resource.RLIMIT_NOFILE, limits)
     assert control.request("start")["generation"] == 1
 
 
