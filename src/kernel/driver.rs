@@ -100,7 +100,7 @@ enum End {
     Gone(String),
     Stopped(oneshot::Sender<Result<(), Error>>),
     Released(Option<oneshot::Sender<Result<(), Error>>>),
-    /// The link to a detached session was lost, which may go on.
+    /// A detached session is out of reach, and may go on.
     Lost(String),
     /// The last handle was dropped.
     Dropped,

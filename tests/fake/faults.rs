@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cellblock::{Death, OnDrop, Rung, Session, State, Status};
+use cellblock::{Death, OnDrop, Ran, Rung, Session, State, Status};
 
-use super::fake::{End, FakeEngine, MISSING_IMAGE};
-use super::{builder, session, stop};
+use super::fake::{End, FakeEngine, Greeting, MISSING_IMAGE, Status as ContainerStatus};
+use super::{attach, builder, session, stop};
 
 fn died(status: &Status) -> Death {
     match status {
@@ -155,6 +155,64 @@ async fn an_interrupt_that_the_kernels_control_channel_does_not_take_is_left_to_
 }
 
 #[tokio::test]
+async fn a_container_that_cannot_be_removed_is_not_told_as_gone() {
+    let stubborn = "while True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        pass";
+    for code in ["import os; os._exit(3)", stubborn] {
+        let engine = FakeEngine::new();
+        let session = builder(&engine).name("left").detached(true).start().await.unwrap();
+        engine.refuse_removals(true);
+        engine.container().set_greeting(Greeting::Http);
+        let error = session.run(code).timeout(Duration::from_millis(50)).await.unwrap_err();
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert!(error.ran() == Ran::Yes && !error.is_session_gone() && error.hint().is_some(), "{error:?}");
+        assert!(why.contains("could not be restarted") && why.contains("could not be removed"), "{why}");
+        assert_eq!(engine.container().status(), ContainerStatus::Running);
+        // What it is told to do, it can do: there is a session to take hold of.
+        engine.container().set_greeting(Greeting::Honest);
+        let again = attach(&engine, "left").await;
+        is_restarted(&again).await;
+
+        // Nor is it said when the session is stopped in the middle of a cell.
+        let running = tokio::spawn(again.run("while True: pass").into_future());
+        while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
+            tokio::task::yield_now().await;
+        }
+        assert!(again.stop().await.is_err());
+        let error = running.await.unwrap().unwrap_err();
+        assert!(error.ran() != Ran::Never && !error.is_session_gone(), "{error:?}");
+        engine.refuse_removals(false);
+        stop(&attach(&engine, "left").await, &engine).await;
+    }
+}
+
+#[tokio::test]
+async fn an_owned_container_that_cannot_be_removed_ends_with_its_lease() {
+    let engine = FakeEngine::new();
+    let session = session(&engine).await;
+    let container = engine.container();
+    engine.refuse_removals(true);
+    container.set_greeting(Greeting::Http);
+    let execution = session.run("import os; os._exit(3)").await.unwrap();
+    assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);
+    assert_eq!((execution.state, container.exited().await), (State::ContainerGone, Some(10)));
+}
+
+#[tokio::test]
+async fn a_container_that_ended_and_cannot_be_removed_is_gone() {
+    let engine = FakeEngine::new();
+    let session = builder(&engine).detached(true).start().await.unwrap();
+    engine.refuse_removals(true);
+    let running = tokio::spawn(session.run("while True: pass").into_future());
+    while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
+        tokio::task::yield_now().await;
+    }
+    engine.container().exit(Some(137));
+    let execution = running.await.unwrap().unwrap();
+    assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);
+    assert_eq!(execution.state, State::ContainerGone);
+}
+
+#[tokio::test]
 async fn code_that_ignores_interrupts_costs_the_kernel() {
     let engine = FakeEngine::new();
     let session = session(&engine).await;
@@ -227,7 +285,7 @@ async fn a_killed_container_ends_the_session_and_says_so() {
     assert_eq!(execution.state, State::ContainerGone);
     let error = session.run("1").await.unwrap_err();
     assert!(error.is_session_gone());
-    assert_eq!(error.ran(), cellblock::Ran::Never);
+    assert_eq!(error.ran(), Ran::Never);
 }
 
 #[tokio::test]

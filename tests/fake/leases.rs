@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use cellblock::{Lease, Session, Status};
 
-use super::builder;
 use super::fake::{FakeEngine, Status as ContainerStatus};
+use super::{attach, builder};
 
 #[tokio::test]
 async fn a_detached_session_is_let_go_and_taken_again() {
@@ -22,13 +22,7 @@ async fn a_detached_session_is_let_go_and_taken_again() {
         listed.iter().map(|found| (found.name.as_str(), found.lease)).collect::<Vec<_>>(),
         [("kept", Lease::Detached)]
     );
-    let again = loop {
-        match Session::attach("kept").engine(engine.clone()).await {
-            Ok(session) => break session,
-            // The bridge sees the end of the former controller a moment later.
-            Err(error) => assert!(error.is_held(), "{error}"),
-        }
-    };
+    let again = attach(&engine, "kept").await;
     assert_eq!(again.run("x + 1").await.unwrap().result.unwrap().text(), Some("42"));
     again.stop().await.unwrap();
     assert!(engine.containers().is_empty());

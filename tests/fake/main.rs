@@ -26,6 +26,17 @@ async fn session(engine: &Arc<FakeEngine>) -> Session {
     builder(engine).start().await.unwrap()
 }
 
+/// Takes hold of a session that is about to be free.
+async fn attach(engine: &Arc<FakeEngine>, name: &str) -> Session {
+    loop {
+        match Session::attach(name).engine(Arc::clone(engine) as _).await {
+            Ok(session) => return session,
+            // The bridge sees the end of the former controller a moment later.
+            Err(error) => assert!(error.is_held(), "{error}"),
+        }
+    }
+}
+
 /// Ends the session and checks that the host kept to the bridge's protocol.
 async fn stop(session: &Session, engine: &Arc<FakeEngine>) {
     let container = engine.container();

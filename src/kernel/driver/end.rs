@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::sleep;
 
 use super::relink::cannot_learn;
@@ -61,27 +62,42 @@ impl<C: Container> Driver<C> {
             return;
         }
         if matches!(end, End::Lost(_)) {
-            self.refuse_waiting(&how);
-            let running = self.running.take();
-            drop(self);
-            if let Some(running) = running {
-                let error = cannot_learn(running.was_heard(), &how)
-                    .with_hint("take hold of the session again: the result is kept there");
-                running.fail(error);
-            }
+            self.leave_unknown(&how);
             return;
         }
         let usage = self.container.usage();
         let removed = self.container.remove().await;
-        if let Err(error) = &removed {
-            tracing::warn!(error = %Chain(error), "the container could not be removed");
+        if let Some(why) = self.lives_on(&how, &removed) {
+            self.leave_unknown(&why);
+        } else {
+            if let Some(running) = self.running.take() {
+                running.finish(Some(Status::ContainerGone(how.clone())), State::ContainerGone, None, usage);
+            }
+            self.refuse_waiting(&how);
         }
-        if let Some(running) = self.running.take() {
-            running.finish(Some(Status::ContainerGone(how.clone())), State::ContainerGone, None, usage);
-        }
-        self.refuse_waiting(&how);
         if let End::Stopped(reply) = end {
             let _ = reply.send(removed);
+        }
+    }
+
+    /// Why the container may live on after this removal; none if it is gone, or ends with its lease.
+    pub(super) fn lives_on(&self, how: &str, removed: &Result<(), Error>) -> Option<String> {
+        let error = Chain(removed.as_ref().err()?);
+        tracing::warn!(%error, "the container could not be removed");
+        let lives = self.settings.detached && self.container.ended().now_or_never().is_none();
+        lives.then(|| format!("{how}; and its container could not be removed: {error}"))
+    }
+
+    /// Lets go of a session that may live on, with the cell that runs in it.
+    fn leave_unknown(mut self, how: &str) {
+        self.refuse_waiting(how);
+        let running = self.running.take();
+        // Whoever is told may take hold at once.
+        drop(self);
+        if let Some(running) = running {
+            let error = cannot_learn(running.was_heard(), how)
+                .with_hint("take hold of the session again: the result is kept there");
+            running.fail(error);
         }
     }
 

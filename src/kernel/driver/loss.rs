@@ -102,8 +102,13 @@ impl<C: Container> Driver<C> {
                 if paused {
                     why.insert_str(0, "the container was paused, and ");
                 }
+                if self.running.is_some() {
+                    let removed = self.container.remove().await;
+                    if let Some(why) = self.lives_on(&why, &removed) {
+                        return Err(End::Lost(why));
+                    }
+                }
                 if let Some(mut running) = self.running.take() {
-                    let _ = self.container.remove().await;
                     let rung = rung.map(|_| Rung::ContainerKill);
                     if paused && rung.is_some() {
                         running.killed_in_a_pause();

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cellblock::{ContainerId, ContainerSpec, ContainerSummary, Engine, Error, Exec, ExecEnd, Exit};
@@ -29,6 +30,7 @@ pub(crate) use kernel::{End, Kernel};
 /// What tests can ask of the fakes. A test target may ask for less.
 const _: () = {
     let _ = (FakeEngine::new, FakeEngine::greeting, FakeEngine::containers, FakeEngine::container, MISSING_IMAGE);
+    let _ = FakeEngine::refuse_removals;
     let _ =
         (Container::interrupts, Container::violations, Container::set_greeting, Container::kernel, Container::exited);
     let _ = (Container::forge_files, Container::lose_at_starts, Container::starts_to_lose);
@@ -55,6 +57,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 #[derive(Default)]
 pub(crate) struct FakeEngine {
     greeting: Greeting,
+    refuses_removals: AtomicBool,
     containers: Mutex<BTreeMap<String, Arc<Container>>>,
 }
 
@@ -67,6 +70,11 @@ impl FakeEngine {
     /// An engine in whose containers the kernel's sockets greet like this.
     pub(crate) fn greeting(greeting: Greeting) -> Arc<Self> {
         Arc::new(Self { greeting, ..Self::default() })
+    }
+
+    /// Whether it fails to remove containers from now on.
+    pub(crate) fn refuse_removals(&self, refuse: bool) {
+        self.refuses_removals.store(refuse, Ordering::SeqCst);
     }
 
     /// The containers that are not removed, by id.
@@ -171,6 +179,9 @@ impl Engine for FakeEngine {
     }
 
     fn remove<'a>(&'a self, id: &'a ContainerId) -> BoxFuture<'a, Result<(), Error>> {
+        if self.refuses_removals.load(Ordering::SeqCst) {
+            return ready(Err(Error::engine("cannot remove a container", "it is told not to")));
+        }
         let container = self.lock().remove(&id.0);
         if let Some(container) = container {
             container.exit(Some(137));
