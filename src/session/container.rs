@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use super::directory::HostDirectory;
 use super::registry;
@@ -22,8 +21,6 @@ use crate::{ContainerId, Engine, Error};
 
 /// How long an engine that was lost is left alone.
 const ENGINE_RETRY: Duration = Duration::from_secs(1);
-/// An engine that has not told a container's state by then cannot tell.
-const STATE_WAIT: Duration = Duration::from_secs(2);
 
 /// Implements the driver's view of a container. It removes the container and the host's directory with it.
 #[derive(Debug)]
@@ -115,11 +112,7 @@ impl Container for SessionContainer {
 
     fn paused(&self) -> BoxFuture<'static, Option<String>> {
         let (engine, id, name) = (Arc::clone(&self.engine), self.id.clone(), self.name.clone());
-        async move {
-            let found = timeout(STATE_WAIT, registry::find(engine.as_ref(), &name)).await.ok()?.ok()?;
-            (found.container == id && found.state == "paused").then(|| registry::container_name(&name))
-        }
-        .boxed()
+        async move { registry::paused(engine.as_ref(), &name, &id).await }.boxed()
     }
 
     fn remove(&mut self) -> BoxFuture<'_, Result<(), Error>> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::getuid;
+use tokio::time::timeout;
 
 use super::builder::check_name;
 use super::owner::Owner;
@@ -21,6 +22,8 @@ const ANNOTATION_OWNER: &str = "cellblock.owner";
 const ANNOTATION_WORKDIR: &str = "cellblock.workdir";
 const LABEL_LINK: &str = "cellblock.link";
 const LINK_SOCKET: &str = "socket";
+/// An engine that has not told a container's state by then cannot tell.
+const STATE_WAIT: Duration = Duration::from_secs(2);
 
 /// What ends a session when its controller goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +111,12 @@ pub(super) fn annotations(workspace: &Workspace) -> BTreeMap<String, String> {
     let owner = Owner::current().map(|owner| (ANNOTATION_OWNER.to_owned(), owner.to_string()));
     let workdir = if let Workspace::Host(path) = workspace { path.to_str() } else { None };
     owner.into_iter().chain(workdir.map(|path| (ANNOTATION_WORKDIR.to_owned(), path.to_owned()))).collect()
+}
+
+/// The container's name, if the engine says that it is paused; none too if the engine cannot tell in time.
+pub(super) async fn paused(engine: &dyn Engine, name: &str, container: &ContainerId) -> Option<String> {
+    let found = timeout(STATE_WAIT, find(engine, name)).await.ok()?.ok()?;
+    (found.container == *container && found.state == "paused").then(|| container_name(name))
 }
 
 /// Finds a session by its name.

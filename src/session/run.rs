@@ -106,6 +106,9 @@ impl Submitted {
 
 /// A cell to run; a future of its [`Execution`].
 ///
+/// A container that is paused meanwhile is not lost, and so the future waits: until it goes on, or the timeout is up and it is killed, which the execution
+/// says. A [`RunStream`] tells of the pause while it lasts.
+///
 /// # Cancel safety
 ///
 /// Dropping the future never harms the session: what becomes of the code is decided by [`on_drop`](Self::on_drop), and its timeout stays in force.

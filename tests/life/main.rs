@@ -14,6 +14,7 @@ mod host;
 mod leases;
 mod leftovers;
 mod outage;
+mod pauses;
 mod private;
 mod reattach;
 mod users;
