@@ -13,6 +13,7 @@ mod process;
 mod follow;
 mod host;
 mod lab;
+mod lossy;
 mod places;
 mod recording;
 
@@ -30,6 +31,7 @@ mod ladder;
 mod lifecycle;
 mod links;
 mod locks;
+mod losses;
 mod matrix;
 mod odd;
 mod order;
