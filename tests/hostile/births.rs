@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cellblock::{Execution, LinkPolicy, Session, State, Status};
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 
 use crate::attack::HIJACK;
 use crate::memory;
@@ -15,7 +15,7 @@ const SLACK: Duration = Duration::from_secs(25);
 const MEMORY: u64 = 64 << 10;
 
 /// What the new kernel does with its listeners. `k.welcome` is called with each connection.
-const BIRTHS: [(&str, &str); 21] = [
+const BIRTHS: [(&str, &str); 16] = [
     ("honest", "pass"),
     ("another protocol", "k.welcome = lambda s: s.send(b'HTTP/1.1 400 Bad Request\\r\\n' * 9)"),
     ("an older ZMTP", "k.welcome = lambda s: s.send(GREETING[:10] + b'\\1' + GREETING[11:])"),
@@ -41,6 +41,10 @@ const BIRTHS: [(&str, &str); 21] = [
         "k.welcome = lambda s: s.send(GREETING + command(b'READY', Socket_Type=b'ROUTER', Identity=b'i' * 4000))",
     ),
     ("connections that are closed at once", "k.welcome = lambda s: s.sock.close()"),
+];
+
+/// These keep the host waiting for as long as a kernel may take to be ready, or nearly so.
+const LATE: [(&str, &str); 5] = [
     ("connections that nobody accepts", "k.listeners.clear()"),
     ("silence", "held = []\nk.welcome = held.append"),
     (
@@ -68,20 +72,32 @@ def answer(channel, message):
     os._exit(4)
 k.answer = answer";
 
-/// Plays them all at once, each in a session of its own; a session beside them goes on.
-pub(crate) async fn all(place: &Place) {
+pub(crate) type Birth = (&'static str, &'static str);
+
+pub(crate) fn all() -> Vec<Birth> {
+    [&BIRTHS[..], &LATE].concat()
+}
+
+/// Those that are over soon.
+pub(crate) fn light() -> Vec<Birth> {
+    BIRTHS.to_vec()
+}
+
+/// Plays so many at once, each in a session of its own; a session beside them goes on.
+pub(crate) async fn play_all(place: &Place, births: Vec<Birth>, at_once: usize) {
     let bystander = place.builder(LinkPolicy::Auto).start().await.unwrap();
+    let count = births.len();
     memory::forget_peak();
     let before = memory::resident();
-    let played = join_all(BIRTHS.iter().enumerate().map(|(number, (name, lines))| {
+    let played = stream::iter(births).enumerate().map(|(number, (name, lines))| {
         let link = if number % 2 == 0 { LinkPolicy::Auto } else { LinkPolicy::Relay };
         play(place, link, name, lines)
-    }));
-    let mut played = std::pin::pin!(played);
+    });
+    let mut played = std::pin::pin!(played.buffer_unordered(at_once).collect::<Vec<_>>());
     let mut beat = tokio::time::interval(Duration::from_millis(500));
-    let failures = loop {
+    let played = loop {
         tokio::select! {
-            failures = &mut played => break failures,
+            played = &mut played => break played,
             _ = beat.tick() => {
                 let begun = Instant::now();
                 assert_eq!(bystander.run("40 + 2").await.unwrap().text(), Some("42"));
@@ -90,8 +106,8 @@ pub(crate) async fn all(place: &Place) {
         }
     };
     let peak = memory::peak() - before;
-    say(&format!("{} births; memory grew by {peak} KiB at its peak", BIRTHS.len()));
-    let failures: Vec<_> = failures.into_iter().filter_map(Result::err).collect();
+    say(&format!("{count} births; memory grew by {peak} KiB at its peak"));
+    let failures: Vec<_> = played.into_iter().filter_map(Result::err).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(peak < MEMORY, "the births cost {peak} KiB");
 }

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cellblock::{Event, Execution, LinkPolicy, OnDrop, Session, State};
-use futures_util::StreamExt as _;
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 
 use crate::attack::HIJACK;
 use crate::memory;
@@ -15,14 +14,10 @@ const BOUND: Duration = Duration::from_secs(90);
 const MEMORY: u64 = 64 << 10;
 
 /// What the kernel makes of the next controller's connections, and whether that one still has the variables.
-const HANDOVERS: [(&str, &str, Option<bool>); 11] = [
+const HANDOVERS: [Handover; 7] = [
     ("honest", "k.listen()\nk.end()", Some(true)),
     ("another protocol", "k.listen()\nk.welcome = lambda s: s.send(b'SSH-2.0-x\\r\\n' * 9)\nk.end()", Some(false)),
     ("closed at once", "k.listen()\nk.welcome = lambda s: s.sock.close()\nk.end()", Some(false)),
-    ("silence", "k.listen()\nheld = []\nk.welcome = held.append\nk.end()", Some(false)),
-    ("another key", "k.listen()\nk.end()\nk.key = b'other'", Some(false)),
-    ("dead listeners", "k.listen()\nk.listeners.clear()\nk.end()", Some(false)),
-    ("a flood on IOPub before it is ready", FLOOD, Some(true)),
     ("a forged end", "k.listen()\nk.end_of_host()\nk.reply('error')\nk.idle()", None),
     (
         "a recording of noise",
@@ -36,6 +31,14 @@ const HANDOVERS: [(&str, &str, Option<bool>); 11] = [
     ),
     // Faster than its recording can be read.
     ("a cell that goes on printing", "", Some(true)),
+];
+
+/// These keep the next controller waiting for as long as a kernel may take to be ready, or nearly so.
+const LATE: [Handover; 4] = [
+    ("silence", "k.listen()\nheld = []\nk.welcome = held.append\nk.end()", Some(false)),
+    ("another key", "k.listen()\nk.end()\nk.key = b'other'", Some(false)),
+    ("dead listeners", "k.listen()\nk.listeners.clear()\nk.end()", Some(false)),
+    ("a flood on IOPub before it is ready", FLOOD, Some(true)),
 ];
 
 const PRINTING: &str = "\
@@ -53,16 +56,29 @@ def answer(channel, message):
     k.answer(channel, message)
 plain, k.answer = k.answer, answer";
 
-pub(crate) async fn all(place: &Place) {
+pub(crate) type Handover = (&'static str, &'static str, Option<bool>);
+
+pub(crate) fn all() -> Vec<Handover> {
+    [&HANDOVERS[..], &LATE].concat()
+}
+
+/// Those that are over soon.
+pub(crate) fn light() -> Vec<Handover> {
+    HANDOVERS.to_vec()
+}
+
+/// Plays so many at once, each in a session of its own.
+pub(crate) async fn play_all(place: &Place, handovers: Vec<Handover>, at_once: usize) {
+    let count = handovers.len();
     memory::forget_peak();
     let before = memory::resident();
-    let played = join_all(HANDOVERS.iter().enumerate().map(|(number, (name, lines, kept))| async move {
-        let played = tokio::time::timeout(BOUND + BOUND, play(place, number, lines, *kept)).await;
+    let played = stream::iter(handovers).enumerate().map(|(number, (name, lines, kept))| async move {
+        let played = tokio::time::timeout(BOUND + BOUND, play(place, number, lines, kept)).await;
         played.unwrap_or_else(|_| Err("no end".to_owned())).err().map(|wrong| format!("{name}: {wrong}"))
-    }))
-    .await;
+    });
+    let played: Vec<_> = played.buffer_unordered(at_once).collect().await;
     let peak = memory::peak() - before;
-    say(&format!("{} handovers; memory grew by {peak} KiB at its peak", HANDOVERS.len()));
+    say(&format!("{count} handovers; memory grew by {peak} KiB at its peak"));
     let failures: Vec<_> = played.into_iter().flatten().collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(peak < MEMORY, "the handovers cost {peak} KiB");
@@ -72,7 +88,7 @@ async fn play(place: &Place, number: usize, lines: &str, kept: Option<bool>) -> 
     let told =
         |error: cellblock::Error| format!("{error} {:?}", std::error::Error::source(&error).map(ToString::to_string));
     let id = format!("hostile-{number}-{}", std::process::id());
-    let builder = place.builder(LinkPolicy::Auto).name(&id).detached(true);
+    let builder = place.builder(LinkPolicy::Auto).name(&id).detached(true).idle_timeout(BOUND + BOUND);
     let session = place.start(builder).await.map_err(told)?;
     session.run("marker = 1").await.map_err(told)?;
     let code = match lines {
