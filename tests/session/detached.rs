@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cellblock::{Lease, OnDrop, Ran, Session, SessionBuilder, State, Status};
+use cellblock::{Lease, Ran, Session, SessionBuilder, State, Status};
 
+use crate::follow::{Following, leave_running, until_cell_ended};
 use crate::lab::{Ask as _, Lab, SOON, tests, until};
 
 tests! {
@@ -141,17 +142,10 @@ async fn a_session_that_its_last_handle_leaves_goes_on(lab: &Lab) {
     assert_eq!(again.expect("a session").value("x").await, "1");
 }
 
-/// Starts a cell and lets go of the session while it runs.
-async fn leave_running(session: Session, code: &str, timeout: Duration) {
-    let run = session.run(code).timeout(timeout).on_drop(OnDrop::LeaveRunning);
-    let running = tokio::time::timeout(Duration::from_millis(300), run).await;
-    assert!(running.is_err(), "{running:?}");
-    session.detach().await.expect("it lets go");
-}
-
 async fn a_cell_left_running_goes_on_without_a_holder(lab: &Lab) {
     let session = detached(lab, "running").start().await.expect("a session");
-    leave_running(session, "import time\nx = 'half'\ntime.sleep(2)\nx = 'whole'", Duration::from_secs(60)).await;
+    let code = "import time\nx = 'half'\nprint('begun', flush=True)\ntime.sleep(1)\nx = 'whole'";
+    leave_running(&session, code, Duration::from_secs(60)).await;
     let session = attach(lab, "running").await;
     let execution = session.good("print('own')\nx").await;
     assert_eq!((execution.text(), execution.stdout.text.as_str()), (Some("'whole'"), "own\n"));
@@ -160,7 +154,7 @@ async fn a_cell_left_running_goes_on_without_a_holder(lab: &Lab) {
 async fn a_deadline_holds_without_a_holder(lab: &Lab) {
     let session = detached(lab, "deadline").grace(Duration::from_millis(500)).start().await.expect("a session");
     session.good("x = 'kept'").await;
-    leave_running(session, "import time\ntime.sleep(90)", Duration::from_secs(1)).await;
+    leave_running(&session, "import time\nprint('begun', flush=True)\ntime.sleep(90)", Duration::from_secs(1)).await;
     let begun = Instant::now();
     let session = attach(lab, "deadline").await;
     assert_eq!(session.value("x").await, "'kept'");
@@ -170,20 +164,15 @@ async fn a_deadline_holds_without_a_holder(lab: &Lab) {
 async fn a_kernel_that_died_meanwhile_is_told(lab: &Lab) {
     let session = detached(lab, "died").start().await.expect("a session");
     session.good("x = 1").await;
-    leave_running(session, "import os, time\ntime.sleep(1)\nos._exit(5)", Duration::from_secs(60)).await;
-    until("the kernel has died", async || {
-        let session = attach(lab, "died").await;
-        let execution = session.cell("'x' in globals()").await;
-        session.detach().await.expect("it lets go");
-        if execution.text() == Some("True") {
-            return false;
-        }
-        // Whether it died while that cell waited or before: the variables are gone, and that is said.
-        assert_eq!(execution.state, State::KernelRestarted, "{:?}", execution.status);
-        true
-    })
-    .await;
-    assert_eq!(attach(lab, "died").await.value("1 + 1").await, "2");
+    let kernel = lab.kernel().await;
+    let code = "import os, time\nprint('begun', flush=True)\ntime.sleep(0.5)\nos._exit(5)";
+    leave_running(&session, code, Duration::from_secs(60)).await;
+    until("the kernel has died", async || !kernel.exists()).await;
+    let session = attach(lab, "died").await;
+    let execution = session.cell("'x' in globals()").await;
+    // The bridge may not have noticed yet, and the cell goes down with the old kernel: the variables are gone, and that is said.
+    assert_eq!(execution.state, State::KernelRestarted, "{}", execution.status);
+    assert_eq!(session.value("1 + 1").await, "2");
 }
 
 async fn is_listed(lab: &Lab, name: &str) -> bool {
@@ -200,31 +189,27 @@ async fn an_idle_session_ends_by_itself(lab: &Lab) {
 
 async fn a_busy_session_is_not_idle(lab: &Lab) {
     let session = detached(lab, "busy").idle_timeout(Duration::from_secs(2)).start().await.expect("a session");
-    leave_running(session, "import time\ntime.sleep(4)\nx = 1", Duration::from_secs(60)).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(is_listed(lab, "busy").await, "it runs a cell");
+    let code = "import time\nprint('begun', flush=True)\ntime.sleep(4)";
+    leave_running(&session, code, Duration::from_secs(60)).await;
+    until_cell_ended(lab.engine(), session.name()).await;
+    assert!(is_listed(lab, "busy").await, "it ran a cell until now");
     until("it has ended", async || !is_listed(lab, "busy").await).await;
 }
 
 async fn an_attached_session_is_not_idle(lab: &Lab) {
     let session = detached(lab, "attended").idle_timeout(Duration::from_secs(1)).start().await.expect("a session");
     session.good("x = 1").await;
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let other = detached(lab, "alone").idle_timeout(Duration::from_secs(1)).start().await.expect("a session");
+    other.detach().await.expect("it lets go");
+    until("one that was let go later has ended", async || !is_listed(lab, "alone").await).await;
     assert_eq!(session.value("x").await, "1");
 }
 
 async fn a_session_removed_by_name_is_gone_for_its_holder(lab: &Lab) {
     let session = detached(lab, "removed").start().await.expect("a session");
-    let run = session.run("import time\ntime.sleep(60)").into_future();
-    let engine = lab.engine();
-    let name = lab.name("removed");
-    let remove = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        Session::remove(engine.as_ref(), &name).await
-    };
-    let (execution, removed) = tokio::join!(run, remove);
-    removed.expect("it is removed");
-    let execution = execution.expect("the call goes well");
+    let running = Following::until(&session, "import time\nprint('begun', flush=True)\ntime.sleep(60)", "begun").await;
+    Session::remove(lab.engine().as_ref(), session.name()).await.expect("it is removed");
+    let execution = running.finish().await;
     assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);
     assert!(session.run("1").await.expect_err("gone").is_session_gone());
 }

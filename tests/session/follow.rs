@@ -1,6 +1,9 @@
-//! A cell followed while it runs.
+//! A cell followed while it runs, and left.
 
-use cellblock::{Error, Event, Execution, RunStream, Session};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellblock::{Engine, Error, Event, Execution, OnDrop, RunStream, Session};
 use futures_util::StreamExt as _;
 
 /// A running cell, known to run because of what it printed.
@@ -55,4 +58,18 @@ impl Following {
             }
         }
     }
+}
+
+/// Starts a cell, and lets go of the session once it has printed `begun`.
+pub(crate) async fn leave_running(session: &Session, code: &str, timeout: Duration) {
+    let stream = session.run_stream(code).timeout(timeout).on_drop(OnDrop::LeaveRunning);
+    let running = Following::begin(stream).until_printed("begun").await;
+    session.detach().await.expect("it lets go");
+    drop(running);
+}
+
+/// Waits for the end of the latest cell as one who only watches, and so is no controller.
+pub(crate) async fn until_cell_ended(engine: Arc<dyn Engine>, name: &str) {
+    let mut events = Session::watch(engine, name).await.expect("it can be watched");
+    while !matches!(events.next().await.expect("it runs").expect("the watch goes well"), Event::Done(_)) {}
 }

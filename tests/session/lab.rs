@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,17 @@ impl Lab {
 
     pub(crate) fn fixture(&self) -> &Fixture {
         &self.fixture
+    }
+
+    /// The directory in `/proc` of the kernel of the only session: the only child of the bridge's only child.
+    pub(crate) async fn kernel(&self) -> PathBuf {
+        let container = self.fixture.recording().only();
+        let mut pid = self.engine().pid(&container).await.expect("the engine is there").expect("it runs").to_string();
+        for _ in 0..2 {
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("its children");
+            pid = children.trim().to_owned();
+        }
+        PathBuf::from(format!("/proc/{pid}"))
     }
 
     /// How often to try what hardly ever goes wrong: all these times over the fakes, fewer where each costs more; and as often as

@@ -1,12 +1,10 @@
 //! The ladder as a table: what running out of time costs each kind of code, with its controller there and with nobody.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cellblock::{Event, Execution, OnDrop, Rung, Session, SessionBuilder, State, Status};
-use futures_util::StreamExt as _;
+use cellblock::{Execution, OnDrop, Rung, Session, SessionBuilder, State, Status};
 
-use crate::follow::Following;
+use crate::follow::{Following, until_cell_ended};
 use crate::lab::{Ask as _, Lab, tests, until};
 
 tests! {
@@ -170,7 +168,7 @@ async fn unattended(lab: &Lab, rows: &[Row], rung: Rung, grace: Duration) {
 async fn let_go(lab: &Lab, session: Session, row: &Row, rung: Rung) -> Session {
     session.good(IMPORTS).await;
     let name = session.name().to_owned();
-    let kernel = kernel_of(lab).await;
+    let kernel = lab.kernel().await;
     let stream = session.run_stream(begun(row.code)).timeout(TIMEOUT).on_drop(OnDrop::LeaveRunning);
     let stream = stream.stdin(|_| Box::pin(std::future::pending()));
     let running = Following::begin(stream).until_printed("begun").await;
@@ -178,30 +176,13 @@ async fn let_go(lab: &Lab, session: Session, row: &Row, rung: Rung) -> Session {
     drop(running);
     let over = async {
         match rung {
-            Rung::Interrupt => until_cell_ended(lab, &name).await,
-            _ => until("its kernel is gone", async || !Path::new(&kernel).exists()).await,
+            Rung::Interrupt => until_cell_ended(lab.engine(), &name).await,
+            _ => until("its kernel is gone", async || !kernel.exists()).await,
         }
     };
     let in_time = tokio::time::timeout(HANGS, over).await;
     assert!(in_time.is_ok(), "{}: it goes on", row.what);
     Session::attach(&name).engine(lab.engine()).await.expect("it can be held")
-}
-
-/// Waits for the end of the latest cell as one who only watches, and so is no controller.
-async fn until_cell_ended(lab: &Lab, name: &str) {
-    let mut events = Session::watch(lab.engine(), name).await.expect("it can be watched");
-    while !matches!(events.next().await.expect("it runs").expect("the watch goes well"), Event::Done(_)) {}
-}
-
-/// The kernel's directory in `/proc`: the only child of the bridge's only child.
-async fn kernel_of(lab: &Lab) -> String {
-    let container = lab.fixture().recording().only();
-    let mut pid = lab.engine().pid(&container).await.expect("the engine is there").expect("it runs").to_string();
-    for _ in 0..2 {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("its children");
-        pid = children.trim().to_owned();
-    }
-    format!("/proc/{pid}")
 }
 
 async fn python_code_is_interrupted(lab: &Lab) {

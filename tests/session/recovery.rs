@@ -3,9 +3,10 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use cellblock::{Event, Execution, OnDrop, Ran, Session, State, Status};
+use cellblock::{Event, Execution, Ran, Session, State, Status};
 use futures_util::StreamExt as _;
 
+use crate::follow::{leave_running, until_cell_ended};
 use crate::lab::{Ask as _, Lab, tests, until};
 
 tests! {
@@ -26,15 +27,14 @@ tests! {
     ]
 }
 
-/// Leaves a cell running, and the session with it.
-async fn leave(lab: &Lab, code: &str, timeout: Duration) {
-    let name = lab.name("left");
-    let session = lab.builder().name(name).detached(true).grace(Duration::from_millis(500)).start().await;
-    let session = session.expect("a session");
-    let run = session.run(code).timeout(timeout).on_drop(OnDrop::LeaveRunning);
-    let running = tokio::time::timeout(Duration::from_millis(400), run).await;
-    assert!(running.is_err(), "{running:?}");
-    session.detach().await.expect("it lets go");
+async fn start(lab: &Lab) -> Session {
+    let builder = lab.builder().name(lab.name("left")).detached(true).grace(Duration::from_secs(5));
+    builder.start().await.expect("a session")
+}
+
+/// Leaves a cell running that prints `begun`, and the session with it.
+async fn leave(lab: &Lab, code: &str) {
+    leave_running(&start(lab).await, code, MINUTE).await;
 }
 
 async fn attach(lab: &Lab) -> Session {
@@ -48,13 +48,13 @@ async fn recovered(session: &Session) -> Execution {
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn the_result_of_the_cell_that_was_left_is_recovered(lab: &Lab) {
-    let code = "import time\nprint('first', flush=True)\ntime.sleep(1.5)\nprint('last')\ndisplay('shown')\n'result'";
-    leave(lab, code, MINUTE).await;
+    let code = "import time\nprint('begun', flush=True)\ntime.sleep(1.5)\nprint('last')\ndisplay('shown')\n'result'";
+    leave(lab, code).await;
     let session = attach(lab).await;
     // A cell that is sent before the result is asked for waits its turn and changes nothing.
     let (execution, next) = tokio::join!(recovered(&session), async { session.good("print('next')\n1").await });
     assert_eq!((execution.status, execution.state), (Status::Ok, State::Kept));
-    assert_eq!(execution.stdout.text, "first\nlast\n");
+    assert_eq!(execution.stdout.text, "begun\nlast\n");
     assert_eq!(execution.result.and_then(|result| result.text().map(str::to_owned)).as_deref(), Some("'result'"));
     assert_eq!(execution.outputs.len(), 3, "{:?}", execution.outputs);
     assert!(execution.execution_count.is_some());
@@ -62,8 +62,9 @@ async fn the_result_of_the_cell_that_was_left_is_recovered(lab: &Lab) {
 }
 
 async fn output_printed_while_nobody_was_connected_is_recovered(lab: &Lab) {
-    let code = "import time\nfor i in range(100): print(i, flush=True); time.sleep(0.02)\nwith open('done', 'w'): pass";
-    leave(lab, code, MINUTE).await;
+    let code = "import time\nprint('begun', flush=True)\nfor i in range(100): print(i, flush=True); time.sleep(0.02)\n\
+                with open('done', 'w'): pass";
+    leave(lab, code).await;
     let session = attach(lab).await;
     until("the cell has ended", async || {
         session.cell("import os\nos.path.exists('done')").await.text() == Some("True")
@@ -71,11 +72,11 @@ async fn output_printed_while_nobody_was_connected_is_recovered(lab: &Lab) {
     .await;
     let execution = recovered(&session).await;
     let expected: String = (0..100).map(|i| format!("{i}\n")).collect();
-    assert_eq!((execution.stdout.text, execution.status), (expected, Status::Ok));
+    assert_eq!((execution.stdout.text, execution.status), (format!("begun\n{expected}"), Status::Ok));
 }
 
 async fn an_error_of_the_cell_that_was_left_is_recovered(lab: &Lab) {
-    leave(lab, "import time\ntime.sleep(1)\n1 / 0", MINUTE).await;
+    leave(lab, "import time\nprint('begun', flush=True)\ntime.sleep(1)\n1 / 0").await;
     let execution = recovered(&attach(lab).await).await;
     let error = execution.error().expect("an error");
     assert_eq!((error.ename.as_str(), error.evalue.as_str()), ("ZeroDivisionError", "division by zero"));
@@ -93,7 +94,7 @@ async fn what_was_delivered_is_not_recovered_again(lab: &Lab) {
     let session = attach(lab).await;
     session.stop().await.expect("it stops");
 
-    leave(lab, "import time\ntime.sleep(1)\n'once'", MINUTE).await;
+    leave(lab, "import time\nprint('begun', flush=True)\ntime.sleep(1)\n'once'").await;
     let session = attach(lab).await;
     assert_eq!(recovered(&session).await.text(), Some("'once'"));
     assert!(session.recovered().await.expect("it is known").is_none(), "it was taken");
@@ -108,7 +109,7 @@ async fn what_was_delivered_is_not_recovered_again(lab: &Lab) {
 }
 
 async fn a_result_that_nobody_took_waits_for_the_next_holder(lab: &Lab) {
-    leave(lab, "import time\ntime.sleep(1)\n'waiting'", MINUTE).await;
+    leave(lab, "import time\nprint('begun', flush=True)\ntime.sleep(1)\n'waiting'").await;
     for _ in 0..2 {
         attach(lab).await.detach().await.expect("it lets go");
     }
@@ -122,8 +123,9 @@ async fn a_result_that_nobody_took_waits_for_the_next_holder(lab: &Lab) {
 }
 
 async fn a_timeout_without_a_holder_is_recovered(lab: &Lab) {
-    leave(lab, "import time\nx = 'kept'\nprint('begun', flush=True)\ntime.sleep(60)", Duration::from_secs(1)).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let code = "import time\nx = 'kept'\nprint('begun', flush=True)\ntime.sleep(60)";
+    leave_running(&start(lab).await, code, Duration::from_secs(1)).await;
+    until_cell_ended(lab.engine(), &lab.name("left")).await;
     let session = attach(lab).await;
     let execution = recovered(&session).await;
     assert!(!execution.is_ok(), "{:?}", execution.status);
@@ -132,8 +134,11 @@ async fn a_timeout_without_a_holder_is_recovered(lab: &Lab) {
 }
 
 async fn a_death_without_a_holder_is_recovered(lab: &Lab) {
-    leave(lab, "import os, time\nprint('begun', flush=True)\ntime.sleep(1)\nos._exit(7)", MINUTE).await;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let session = start(lab).await;
+    let kernel = lab.kernel().await;
+    let code = "import os, time\nprint('begun', flush=True)\ntime.sleep(0.5)\nos._exit(7)";
+    leave_running(&session, code, MINUTE).await;
+    until("the kernel has died", async || !kernel.exists()).await;
     let session = attach(lab).await;
     let execution = recovered(&session).await;
     let Status::KernelDied(death) = &execution.status else { panic!("{:?}", execution.status) };
@@ -143,13 +148,14 @@ async fn a_death_without_a_holder_is_recovered(lab: &Lab) {
 }
 
 async fn a_long_output_is_recovered_at_both_ends(lab: &Lab) {
-    let code = "import time\ntime.sleep(0.8)\nprint(''.join('%07d\\n' % i for i in range(1_500_000)), end='')\nwith open('done', 'w'): pass";
-    leave(lab, code, MINUTE).await;
+    let code = "import time\nprint('begun', flush=True)\ntime.sleep(0.5)\n\
+                print(''.join('%07d\\n' % i for i in range(1_500_000)), end='')";
+    leave(lab, code).await;
     let session = attach(lab).await;
     let execution = recovered(&session).await;
-    assert!(execution.stdout.text.starts_with("0000000\n"), "{:?}", execution.stdout.text.get(..40));
+    assert!(execution.stdout.text.starts_with("begun\n0000000\n"), "{:?}", execution.stdout.text.get(..40));
     assert!(execution.stdout.text.ends_with("1499999\n"), "{:?}", execution.status);
-    let whole = execution.stdout.total_bytes == 12_000_000;
+    let whole = execution.stdout.total_bytes == 12_000_006;
     assert!(whole || execution.outputs_left_out > 0, "what is lost is counted: {:?}", execution.stdout.total_bytes);
 }
 
