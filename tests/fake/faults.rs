@@ -5,7 +5,7 @@ use std::time::Duration;
 use cellblock::{Death, OnDrop, Ran, Rung, Session, State, Status};
 
 use super::fake::{End, FakeEngine, Greeting, MISSING_IMAGE, Status as ContainerStatus};
-use super::{attach, builder, session, stop};
+use super::{attach, builder, busy, session, stop};
 
 fn died(status: &Status) -> Death {
     match status {
@@ -122,9 +122,7 @@ async fn a_cell_that_goes_on_over_another_link_has_its_deadline_told_again() {
     let container = engine.container();
     let timeout = Duration::from_secs(60);
     let running = tokio::spawn(session.run("while True: pass").timeout(timeout).into_future());
-    while !container.kernel().is_some_and(|kernel| kernel.is_busy()) {
-        tokio::task::yield_now().await;
-    }
+    busy(&engine).await;
     assert_eq!(container.deadlines(), [timeout]);
     container.lose_link();
     tokio::time::timeout(Duration::from_secs(10), async {
@@ -145,9 +143,7 @@ async fn an_interrupt_that_the_kernels_control_channel_does_not_take_is_left_to_
     let engine = FakeEngine::new();
     let session = session(&engine).await;
     let running = tokio::spawn(session.run("print('begun')\n%hostile close-control\nwhile True: pass").into_future());
-    while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
-        tokio::task::yield_now().await;
-    }
+    busy(&engine).await;
     session.interrupt().await.unwrap();
     assert_eq!(running.await.unwrap().unwrap().status, Status::Interrupted);
     assert_eq!(engine.container().interrupts(), 1);
@@ -174,9 +170,7 @@ async fn a_container_that_cannot_be_removed_is_not_told_as_gone() {
 
         // Nor is it said when the session is stopped in the middle of a cell.
         let running = tokio::spawn(again.run("while True: pass").into_future());
-        while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
-            tokio::task::yield_now().await;
-        }
+        busy(&engine).await;
         assert!(again.stop().await.is_err());
         let error = running.await.unwrap().unwrap_err();
         assert!(error.ran() != Ran::Never && !error.is_session_gone(), "{error:?}");
@@ -203,9 +197,7 @@ async fn a_container_that_ended_and_cannot_be_removed_is_gone() {
     let session = builder(&engine).detached(true).start().await.unwrap();
     engine.refuse_removals(true);
     let running = tokio::spawn(session.run("while True: pass").into_future());
-    while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
-        tokio::task::yield_now().await;
-    }
+    busy(&engine).await;
     engine.container().exit(Some(137));
     let execution = running.await.unwrap().unwrap();
     assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);
@@ -276,9 +268,7 @@ async fn a_killed_container_ends_the_session_and_says_so() {
     let engine = FakeEngine::new();
     let session = session(&engine).await;
     let running = tokio::spawn(session.run("while True: pass").into_future());
-    while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
-        tokio::task::yield_now().await;
-    }
+    busy(&engine).await;
     engine.container().exit(Some(137));
     let execution = running.await.unwrap().unwrap();
     assert!(matches!(execution.status, Status::ContainerGone(_)), "{:?}", execution.status);

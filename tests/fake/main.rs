@@ -26,6 +26,13 @@ async fn session(engine: &Arc<FakeEngine>) -> Session {
     builder(engine).start().await.unwrap()
 }
 
+/// Waits until a cell runs.
+async fn busy(engine: &Arc<FakeEngine>) {
+    while !engine.container().kernel().is_some_and(|kernel| kernel.is_busy()) {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Takes hold of a session that is about to be free.
 async fn attach(engine: &Arc<FakeEngine>, name: &str) -> Session {
     loop {
