@@ -221,7 +221,7 @@ async fn commit(fault: RelayFault, streams: &HashMap<u8, Stream>, outgoing: &mps
         RelayFault::UnknownKind => send(outgoing, frame(1, 200, b"")).await?,
         RelayFault::Garbage => send(outgoing, frame(0, DATA, b"\xff{")).await?,
         RelayFault::Flood => {
-            let event = br#"{"type": "continued", "generation": 1, "signal": 18}"#;
+            let event = br#"{"type": "exit", "generation": 0}"#;
             for _ in 0..100 {
                 send(outgoing, frame(0, DATA, event).repeat(1000)).await?;
             }
