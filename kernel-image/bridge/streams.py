@@ -167,6 +167,12 @@ class Stream(OutStream):
             self._schedule_flush()
         return len(string)
 
+    def _schedule_flush(self) -> None:
+        if not self._flush_pending:
+            # An interrupt between noting that it will come and asking for it would be the last of the timed flushes.
+            with shield:
+                super()._schedule_flush()
+
     def _send_gathered(self) -> None:
         self.pub_thread.wait_for_room()
         locked(self._send_lock, FLUSH_TIMEOUT, self._send_texts)

@@ -265,6 +265,26 @@ def test_text_that_an_interrupt_follows_at_once_comes_once(control: Control, cli
         assert cell.finish().text() == "once\n"
 
 
+def test_an_interrupt_within_a_print_does_not_end_the_timed_flushes(
+    control: Control, client: BlockingKernelClient
+) -> None:
+    code = """
+import os, signal, sys
+publisher = sys.stdout.pub_thread
+def schedule(action):
+    del publisher.schedule
+    os.kill(os.getpid(), signal.SIGINT)
+    publisher.schedule(action)
+publisher.schedule = schedule
+print('once')
+"""
+    (error,) = run(client, code).of("error")
+    assert error["ename"] == "KeyboardInterrupt"
+    cell = going(client, "print('comes by itself')\nwhile True: pass")
+    assert control.request("interrupt", generation=1)["ok"]
+    cell.finish()
+
+
 @pytest.mark.parametrize("code", ["import time; time.sleep(60)", LETS_IT_GO, "while True: print('more')"])
 def test_the_traceback_of_an_interrupt_shows_no_call_of_ours(client: BlockingKernelClient, code: str) -> None:
     cell = going(client, f"print('going', flush=True)\n{code}")
