@@ -17,7 +17,7 @@ from ipykernel.kernelapp import IPKernelApp
 from traitlets import Float
 from traitlets.config import Config
 
-from bridge import last_words, linux, packing, shell, streams
+from bridge import last_words, linux, packing, shell, sockets, streams
 from bridge.cgroup import OomWatch
 from bridge.interruptible import InterruptibleKernel
 from bridge.recorder import Recorder
@@ -31,14 +31,14 @@ OOM_NOTE = "cellblock: out of memory: a process that this code had started was k
 
 
 @contextmanager
-def replaced(module: ModuleType, name: str, value: object) -> Iterator[None]:
-    """ipykernel makes these objects by a module's name and has no other place to choose their class."""
-    stock = getattr(module, name)
-    setattr(module, name, value)
+def replaced(owner: ModuleType | type, name: str, value: object) -> Iterator[None]:
+    """ipykernel makes these objects by this name and has no other place to choose their class."""
+    stock = getattr(owner, name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(module, name, stock)
+        setattr(owner, name, stock)
 
 
 def bind_given(socket: zmq.Socket[bytes], prefix: str, port: int, listeners: list[int]) -> None:
@@ -99,6 +99,8 @@ class App(GivenSockets):
         """There is none, and finding that out takes a tenth of a kernel's start."""
 
     def init_sockets(self) -> None:
+        # By itself the logger makes every debug record, and its handler drops them.
+        self.log.setLevel(self.log_level)
         self.session.pack = packing.only_unicode(self.session.pack)
         super().init_sockets()
 
@@ -181,6 +183,7 @@ def main(spec: Spec) -> int:
     GivenSockets.listeners = spec.listeners
     app = (GivenSockets if spec.stock else App).instance(config=configuration(spec))
     clean_imports()
-    app.initialize([])
+    with replaced(zmq.Context, "_socket_class", zmq.Socket if spec.stock else sockets.Socket):
+        app.initialize([])
     app.start()
     return 0

@@ -16,6 +16,8 @@ def only_unicode(pack: Pack) -> Pack:
     """The same packer, which writes what is no character as its escape."""
 
     def packed(message: Any) -> bytes:
+        if not message and type(message) is dict:
+            return b"{}"  # which the metadata of most messages is
         try:
             data = pack(message)
             if not data.isascii():

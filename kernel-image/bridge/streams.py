@@ -15,9 +15,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, ClassVar
 
-import zmq
 from ipykernel.iostream import IOPubThread, OutStream
 
 from bridge.locks import Gate, locked
@@ -64,10 +64,9 @@ class Publisher(IOPubThread):
             f()
             return
         self._events.append(f)
-        try:
-            self._event_pipe.send(b"", zmq.DONTWAIT)
-        except zmq.Again:
-            pass  # a thousand wake-ups are under way, and each does all that is queued
+        # Costs less than the wake-up by a socket, which the event loop then asks several times whether there is more.
+        with suppress(RuntimeError):  # the loop has ended
+            self.io_loop.asyncio_loop.call_soon_threadsafe(self._handle_event, None)  # type: ignore[attr-defined]
 
     def send_multipart(self, msg: list[Any], *args: Any, **kwargs: Any) -> None:
         if not self.thread.is_alive():

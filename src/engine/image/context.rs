@@ -47,6 +47,7 @@ const FILES: &[(&str, &[u8])] = embed![
     "bridge/scripts.py",
     "bridge/shell.py",
     "bridge/shield.py",
+    "bridge/sockets.py",
     "bridge/staging.py",
     "bridge/streams.py",
     "bridge/sweep.py",
