@@ -181,13 +181,17 @@ pub(super) async fn send<T>(
     };
     receiver.expect();
     match sent {
-        Ok(value) => match sender.end().await {
-            Ok(()) | Err(Failure::Io(_)) => match receiver.hear().await {
-                Ok(Heard::Done) => Ok(value),
-                heard => Err(Sending::Answer(refusal(heard))),
-            },
-            Err(failure) => Err(Sending::Before(failure)),
-        },
+        Ok(value) => {
+            // Where the container always kept up, this is the first chance to see that nobody waits any more.
+            tokio::task::yield_now().await;
+            match sender.end().await {
+                Ok(()) | Err(Failure::Io(_)) => match receiver.hear().await {
+                    Ok(Heard::Done) => Ok(value),
+                    heard => Err(Sending::Answer(refusal(heard))),
+                },
+                Err(failure) => Err(Sending::Before(failure)),
+            }
+        }
         // The bridge may have closed its stdin over what it is about to say.
         Err(failure @ Failure::Io(_)) => match receiver.hear().await {
             Ok(Heard::Refused { code, text }) => Err(Sending::Before(Failure::Refused { code, text })),
@@ -266,6 +270,25 @@ mod tests {
             sender.end_content().await
         };
         assert!(send(sender, receiver, upload).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_was_dropped_before_its_end_is_not_ended_though_it_never_had_to_wait() {
+        let ((sender, receiver), mut stdin, _stdout) = conversation();
+        let (leave, left) = oneshot::channel();
+        let upload = async |sender: &mut Sender| {
+            sender.file("", false).await?;
+            leave.send(()).unwrap();
+            sender.end_content().await
+        };
+        tokio::select! {
+            biased;
+            _ = left => {}
+            _ = send(sender, receiver, upload) => panic!("nobody has answered"),
+        }
+        let mut sent = String::new();
+        stdin.read_to_string(&mut sent).await.unwrap();
+        assert!(sent.contains(r#""type":"entry""#) && !sent.contains(r#""type":"end""#), "{sent:?}");
     }
 
     #[tokio::test(start_paused = true)]
